@@ -47,6 +47,14 @@ ASKED = {
     "delete-retained": {"query": {"filter": "t/#"}},
     "get-rights": {"query": {"user": "ann", "topic": "t/1"}},
     "post-publish": {"body": {"topic": "t/1", "payload": "x", "retain": True, "qos": 1}},
+    "get-queues": {"query": {"limit": 10}},
+    "put-queues-name": {"path": "api/queue", "body": {"topics": ["q/#"], "full": "reject"}},
+    "get-queues-name": {"path": "api/queue"},
+    "patch-queues-name": {"path": "api/queue", "body": {"max_messages": 10}},
+    "get-queues-name-messages": {"path": "api/queue", "query": {"limit": 2}},
+    "post-queues-name-move": {"path": "api/queue", "body": {"to": "other"}},
+    "delete-queues-name-messages": {"path": "api/queue"},
+    "delete-queues-name": {"path": "api/queue"},
     "post-bans": {"body": {"whom": {"address": "192.0.2.0/24"}, "seconds": 60}},
     "delete-bans": {"query": {"address": "192.0.2.0/24"}},
     "put-log-level": {"body": {"filter": "warn"}},
@@ -56,8 +64,8 @@ ASKED = {
 }
 
 # What must come before what: the client must be there, and draining ends the broker.
-FIRST = ["post-publish", "get-retained-topic", "post-bans", "post-tokens"]
-LAST = ["delete-sessions-id", "delete-clients-id", "post-drain"]
+FIRST = ["put-queues-name", "post-publish", "get-retained-topic", "post-bans", "post-tokens"]
+LAST = ["delete-queues-name", "delete-sessions-id", "delete-clients-id", "post-drain"]
 
 
 class Failed(Exception):
@@ -175,7 +183,7 @@ def operations(document: dict) -> list:
     ]
     place = {name: at - len(FIRST) for at, name in enumerate(FIRST)}
     place |= {name: at + 1 for at, name in enumerate(LAST)}
-    order = {"get": 0, "put": 0, "post": 0, "delete": 0.5}
+    order = {"get": 0, "put": 0, "post": 0, "patch": 0, "delete": 0.5}
     return sorted(found, key=lambda it: place.get(it[2]["operationId"], order[it[1]]))
 
 

@@ -242,6 +242,11 @@ class Trial:
         sender.publish("plant/1/image", bytes(range(256)), qos=1, retain=True)
         sender.publish(f"long/{LONG}", LONG.encode(), qos=1, retain=True)
         self.sender = sender
+        self.broker.ctl("queue", "create", "orders", "--topic", "bound/#", "--dead-letter", "orders-late")
+        self.broker.ctl("queue", "create", "orders-late")
+        for n in range(30):
+            payload = b'{"order": %d, "name": "%s"}' % (n, HOSTILE[n % len(HOSTILE)].encode())
+            sender.publish(f"bound/{n}", payload, qos=1)
 
     def page(self, role):
         page = Page(self.browser, self.broker)
@@ -331,14 +336,43 @@ class Trial:
     def queues(self):
         page = self.page("operate")
         page.view("queues")
-        page.shows("away", ".table")
-        row = "document.querySelector('.table tbody tr')"
+        page.shows("away", ".view")
+        row = "document.querySelector('.view > .table tbody tr')"
         page.expect(f"{row}.querySelector('.link').textContent", "away")
         page.expect(f"{row}.innerText.includes('25')", True)
-        page.click("tbody button", "Delete")
+        page.click(".view > .table tbody button", "Delete")
         page.click("dialog:last-of-type form button", "Delete session")
         page.toast("done")
         page.shows("No messages wait for any session.", ".view")
+        page.clean()
+        self.amqp_queues(page)
+
+    def amqp_queues(self, page):
+        """Queues of AMQP: seen, moved, emptied, deleted."""
+        page.shows("2 queues", ".amqp")
+        first = "document.querySelector('.amqp tbody .link').textContent"
+        page.expect(first, "orders")
+        page.click(".amqp .link", "orders")
+        page.shows("bound/0", "dialog")
+        page.shows("30 of 100,000", "dialog")
+        page.shows("The first 20 messages", "dialog")
+        page.expect("document.querySelectorAll('dialog img, dialog script').length", 0)
+        page.click("dialog button", "Move")
+        page.fill("dialog:last-of-type form input", "orders-late")
+        page.click("dialog:last-of-type form button", "Move")
+        page.toast("30 messages moved")
+        page.shows("0 of 100,000", "dialog")
+        page.click("dialog .shut")
+        page.click(".amqp .link", "orders-late")
+        page.shows("30 of 100,000", "dialog")
+        page.click("dialog button", "Purge")
+        page.click("dialog:last-of-type form button", "Purge")
+        page.toast("30 messages removed")
+        page.shows("0 of 100,000", "dialog")
+        page.click("dialog button", "Delete queue")
+        page.click("dialog:last-of-type form button", "Delete queue")
+        page.toast("Deleted")
+        page.shows("1 queue", ".amqp")
         page.clean()
 
     def topics(self):

@@ -22,7 +22,7 @@ use crate::memory::Part;
 use crate::messages::{shared, stored, throttle};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::queues::{dead, dispatch, restoring, retiring, termini};
+use crate::queues::{dead, dispatch, moving, restoring, retiring, termini};
 use crate::reports::census::{self, Census};
 use crate::reports::{audit, events, mosquitto, sys};
 use crate::sessions::{restore, rules};
@@ -294,6 +294,7 @@ impl Shard {
                 }
                 Some(Later::Bury(dead)) => dead::bury(own, dead),
                 Some(Later::Buried(dead, stored)) => dead::buried(own, dead, stored),
+                Some(Later::Moved(moved, stored)) => moving::moved(own, *moved, stored),
                 Some(Later::Retired(retired, stored)) => {
                     retiring::settle(own, retired, stored);
                 }

@@ -113,6 +113,13 @@ impl Queue {
         self.levels.put_back(turn, delivery);
     }
 
+    /// Queues a delivery that was removed where it was: in front of all of its level that
+    /// were never taken. Limits do not apply.
+    pub fn put_first(&mut self, delivery: Delivery) {
+        self.bytes += delivery.cost();
+        self.levels.push_front(delivery);
+    }
+
     /// Messages that wait.
     #[must_use]
     pub fn len(&self) -> usize {

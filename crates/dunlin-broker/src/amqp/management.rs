@@ -146,7 +146,7 @@ pub(super) fn read(scanned: &Scanned<'_>) -> Result<Wanted, Response> {
         "CREATE" => Order::Create(address.clone(), changes()?),
         "UPDATE" => Order::Update(address.clone(), changes()?),
         "DELETE" => Order::Delete(address),
-        "PURGE" => Order::Purge(address),
+        "PURGE" => Order::Purge(address, usize::MAX),
         _ => Order::Read(address),
     }))
 }

@@ -284,8 +284,9 @@ fn begin(
         Ok(Wanted::Token(token)) => match cbs::admit(own, c) {
             Err(response) => Some((request, response)),
             Ok(()) => {
-                if let Some(asked) = keep(own, s, request) {
-                    cbs::submit(own, c, (asked.link, asked.number), token);
+                let asked = keep(own, s, request);
+                if let Some((link, number)) = asked.and_then(|it| Some((it.link?, it.number))) {
+                    cbs::submit(own, c, (link, number), token);
                 }
                 None
             }
@@ -375,7 +376,7 @@ fn keep(own: &mut Owners, s: SessionIdx, request: Request) -> Option<Asked> {
     requests.open.insert(number, request);
     Some(Asked {
         shard,
-        link: reference,
+        link: Some(reference),
         number,
     })
 }

@@ -1,6 +1,7 @@
 //! What operators ask of this shard is looked up or done here, a bounded piece at a
 //! time; what waits for the store is answered when that has it.
 
+mod queues;
 mod sessions;
 mod topics;
 pub mod values;
@@ -45,6 +46,17 @@ pub(crate) fn handle(own: &mut Owners, number: u64, request: Request) {
         }
         Request::Forget(topics) => return topics::forget(own, number, topics),
         Request::Publish(message) => return topics::publish(own, number, &message),
+        about @ (Request::Queues { .. }
+        | Request::Queue(_)
+        | Request::CreateQueue(..)
+        | Request::ChangeQueue(..)
+        | Request::DeleteQueue(_)
+        | Request::Purge(..)
+        | Request::Peek { .. }
+        | Request::Move { .. }) => match queues::handle(own, number, about) {
+            Some(reply) => reply,
+            None => return,
+        },
         Request::Clients { filter, at, limit } => {
             Reply::Clients(clients::clients(own, &filter, at, limit))
         }

@@ -9,6 +9,19 @@ use dunlin_base::transport::Peer;
 use dunlin_base::{AddrRange, ConnId, Message, QoS, Text};
 
 use crate::bans::Bans;
+pub use crate::queues::addresses::of_queue as queue_address;
+pub use crate::queues::orders::{
+    Answer as QueueAnswer, Changes as QueueChanges, Problem as QueueProblem, View as QueueView,
+};
+
+/// Most messages of one look into a queue.
+pub const PEEKED_MAX: usize = 100;
+
+/// Most messages that are moved in one step.
+pub const MOVED_MAX: usize = 100;
+
+/// Bytes of the messages of one step, or look, after which there are no more.
+pub const STEP_BYTES_MAX: usize = 1 << 20;
 
 /// A question or an order; each is answered by one [`Reply`] under its number.
 #[derive(Clone, Debug)]
@@ -91,6 +104,43 @@ pub enum Request {
     Ban(Arc<Bans>),
     /// Publishes a message of the server. Answered by [`Reply::Published`].
     Publish(Arc<Message>),
+    /// Queues of AMQP. Answered by [`Reply::Queues`].
+    Queues {
+        /// Where the page begins.
+        at: Place,
+        /// Most rows.
+        limit: usize,
+    },
+    /// The queue with this address. Answered, as all about a queue that lives on the
+    /// shard that its address hashes to, by [`Reply::Queue`].
+    Queue(Text),
+    /// Makes a queue.
+    CreateQueue(Text, Box<QueueChanges>),
+    /// Changes a queue.
+    ChangeQueue(Text, Box<QueueChanges>),
+    /// Deletes a queue with its messages.
+    DeleteQueue(Text),
+    /// Removes messages that wait in a queue, so many at most.
+    Purge(Text, usize),
+    /// The messages of a queue that leave first. Answered by [`Reply::Peeked`], or
+    /// [`Reply::Queue`] with why not.
+    Peek {
+        /// Address of the queue.
+        address: Text,
+        /// Most messages, up to [`PEEKED_MAX`].
+        limit: usize,
+    },
+    /// Moves the messages of a queue that leave first to another, all of them or none
+    /// and each once, as much as one step does. Answered by [`Reply::Moved`], or
+    /// [`Reply::Queue`] with why not.
+    Move {
+        /// Address of the queue.
+        address: Text,
+        /// Address of the other one.
+        to: Text,
+        /// Most messages, up to [`MOVED_MAX`].
+        limit: usize,
+    },
     /// Ends this connection. Answered by [`Reply::Ended`].
     End {
         /// The connection, on the shard that has its session.
@@ -135,6 +185,26 @@ pub enum Reply {
         stored: bool,
         /// It has receivers.
         matched: bool,
+    },
+    /// One page of queues.
+    Queues(Page<QueueView>),
+    /// What came of an order about a queue.
+    Queue(Box<QueueAnswer>),
+    /// Messages of a queue, the one that leaves first in front.
+    Peeked {
+        /// Each with its deliveries that have failed.
+        rows: Vec<(Arc<Message>, u16)>,
+        /// Others are on their way from the store: ask again.
+        loading: bool,
+    },
+    /// Messages were moved.
+    Moved {
+        /// How many; none: the other queue is not there, or has no room.
+        count: usize,
+        /// They are on their way from the store: ask again.
+        loading: bool,
+        /// The queue is empty.
+        empty: bool,
     },
     /// One page of clients.
     Clients(Page<ClientView>),

@@ -171,6 +171,9 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
     if let Some(dead) = rest.dead {
         own.later.push_back(Later::Buried(dead, stored));
     }
+    if let Some(moved) = rest.moved {
+        own.later.push_back(Later::Moved(moved, stored));
+    }
     #[cfg(feature = "amqp")]
     receivers::conclude(own, &rest.retirements, stored);
 }

@@ -57,7 +57,7 @@ use crate::owners::connections::Connections;
 use crate::owners::end::Looks;
 use crate::owners::figures::Figures;
 use crate::owners::outbox::Outbox;
-use crate::owners::pending::{Dead, Pending, Retired};
+use crate::owners::pending::{Dead, Moved, Pending, Retired};
 use crate::owners::routing::Routing;
 use crate::owners::sessions::Sessions;
 use crate::owners::termini::Termini;
@@ -97,6 +97,8 @@ pub(crate) enum Later {
     Bury(Box<Dead>),
     /// A dead message is where it is to be, or the store has refused that.
     Buried(Box<Dead>, bool),
+    /// Messages of a node are in another, or the store or that node has refused them.
+    Moved(Box<Moved>, bool),
     /// The transaction is stored that has taken these messages out of their nodes,
     /// or it is off.
     Retired(Vec<Retired>, bool),

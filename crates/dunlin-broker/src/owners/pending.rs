@@ -146,6 +146,16 @@ pub(crate) struct Dead {
     pub(crate) waits: Waits,
 }
 
+/// Messages of a node that an operator moves to another, all or none.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    pub(crate) node: SessionRef,
+    /// In the order in which they left the queue.
+    pub(crate) deliveries: Vec<Delivery>,
+    /// The number of the request.
+    pub(crate) operator: u64,
+}
+
 /// What becomes of a message of a node with an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -189,6 +199,8 @@ pub(crate) struct Rest {
     pub(crate) record: Option<Record>,
     /// It moves a message of a node to the queue for the dead.
     pub(crate) dead: Option<Box<Dead>>,
+    /// It moves messages of a node to another.
+    pub(crate) moved: Option<Box<Moved>>,
     /// Deliveries whose outcome is decided with it.
     #[cfg(feature = "amqp")]
     pub(crate) retirements: Vec<Retirement>,

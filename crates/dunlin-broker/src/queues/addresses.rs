@@ -16,7 +16,8 @@ const SUBSCRIPTIONS: &str = "/subscriptions/";
 pub(crate) const ADDRESS_BYTES_MAX: usize = 512;
 
 /// The address of a queue, from its name or its address.
-pub(crate) fn of_queue(name: &str) -> Option<String> {
+#[must_use]
+pub fn of_queue(name: &str) -> Option<String> {
     let address = match name.starts_with(QUEUES) {
         true => String::from(name),
         false => format!("{QUEUES}{name}"),

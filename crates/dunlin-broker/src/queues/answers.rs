@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use crate::control::values::Reply;
 use crate::ids::SessionIdx;
 use crate::owners::Owners;
 use crate::owners::kind::SessionKind;
@@ -18,6 +19,10 @@ pub(crate) fn answer(own: &mut Owners, asked: Asked, answer: Answer) {
         number,
     } = asked;
     let answer = Box::new(answer);
+    // Operators ask the shard of the queue.
+    let Some(link) = link else {
+        return own.outbox.reply(number, Reply::Queue(answer));
+    };
     own.call(
         shard,
         Call::Answered {
@@ -44,7 +49,7 @@ pub(crate) fn view(own: &Owners, s: SessionIdx) -> Option<View> {
     })
 }
 
-fn view_of(node: &Node) -> View {
+pub(crate) fn view_of(node: &Node) -> View {
     let takes = |wants: Use| matches!(wants, Use::Take { .. });
     View {
         address: node.address.clone(),
@@ -58,6 +63,10 @@ fn view_of(node: &Node) -> View {
             .ends()
             .filter(|(_, end)| takes(end.wants) && !end.is_away())
             .count(),
+        first_created_ms: node
+            .queue
+            .front()
+            .and_then(|first| first.held()?.extra.as_ref()?.created_ms),
     }
 }
 

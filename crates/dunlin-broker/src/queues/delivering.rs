@@ -329,6 +329,7 @@ fn queue(own: &mut Owners, message: Arc<Message>, hit: &Hit, retain: bool) {
         failed: 0,
         added: None,
     };
+    node.delayed.begin(&delivery);
     node.push(delivery, own.now);
 }
 
@@ -357,7 +358,7 @@ pub(crate) fn make_room(own: &mut Owners, s: SessionIdx, cost: usize) -> bool {
 }
 
 /// Takes the message out that leaves next, if it is past its time; `false` if not.
-fn expire_front(own: &mut Owners, s: SessionIdx) -> bool {
+pub(crate) fn expire_front(own: &mut Owners, s: SessionIdx) -> bool {
     let now = own.now;
     let node = own.sessions.node_mut(s);
     let node = node.filter(|node| node.queue.is_front_expired(now));

@@ -37,8 +37,8 @@ pub(crate) fn handle(own: &mut Owners, ask: Ask) {
         }
         Order::Update(address, changes) => update(own, asked, &address, &changes),
         Order::Delete(address) => delete(own, asked, &address),
-        Order::Purge(address) => find(own, &address).map(|s| {
-            purge(own, asked, s);
+        Order::Purge(address, max) => find(own, &address).map(|s| {
+            purge(own, asked, s, max);
             None
         }),
         Order::List { rows } => Ok(Some(list(own, &asker, rows))),
@@ -55,7 +55,7 @@ pub(crate) fn handle(own: &mut Owners, ask: Ask) {
 type Outcome = Result<Option<Answer>, Problem>;
 
 /// A queue that is ready.
-fn find(own: &mut Owners, address: &str) -> Result<SessionIdx, Problem> {
+pub(crate) fn find(own: &mut Owners, address: &str) -> Result<SessionIdx, Problem> {
     let s = own.sessions.find_node(address).ok_or(Problem::NotFound)?;
     let node = own.sessions.node_mut(s).ok_or(Problem::NotFound)?;
     match node.is_ready() {
@@ -248,13 +248,14 @@ pub(crate) fn handle_deleted(own: &mut Owners, asked: Asked, stored: bool) {
     answer(own, asked, done);
 }
 
-/// Removes what waits in a queue now, some of it at a time: the store sets the pace.
-fn purge(own: &mut Owners, asked: Asked, s: SessionIdx) {
+/// Removes what waits in a queue now, so many at most and some of it at a time: the store
+/// sets the pace.
+fn purge(own: &mut Owners, asked: Asked, s: SessionIdx, max: usize) {
     if let Some(node) = own.sessions.node_mut(s) {
         let purge = Purge {
             asked,
             node: node.reference(s),
-            left: node.waiting(),
+            left: node.waiting().min(max),
             removed: 0,
         };
         go_on_purging(own, Box::new(purge));

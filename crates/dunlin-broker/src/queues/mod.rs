@@ -16,6 +16,7 @@ pub(crate) mod delivering;
 pub(crate) mod dispatch;
 pub(crate) mod keeping;
 pub(crate) mod manage;
+pub(crate) mod moving;
 pub(crate) mod nodes;
 pub(crate) mod options;
 pub(crate) mod orders;

@@ -24,7 +24,8 @@ pub enum Overflow {
 
 impl Overflow {
     /// What the configuration calls it.
-    pub(crate) const fn name(self) -> &'static str {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Reject => "reject",
             Self::DropNewest => "drop-newest",

@@ -23,8 +23,8 @@ pub(crate) enum Order {
     Read(Text),
     Update(Text, Box<Changes>),
     Delete(Text),
-    /// Its messages that wait are removed.
-    Purge(Text),
+    /// Its messages that wait are removed, so many at most.
+    Purge(Text, usize),
     /// The queues that the client may read: the first ones by address.
     List {
         rows: usize,
@@ -39,7 +39,7 @@ impl Order {
             Self::Create(address, _)
             | Self::Update(address, _)
             | Self::Delete(address)
-            | Self::Purge(address) => Some((address, Action::Publish)),
+            | Self::Purge(address, _) => Some((address, Action::Publish)),
             Self::List { .. } => None,
         }
     }
@@ -55,18 +55,25 @@ impl Order {
 
 /// What is said of the options of a queue; the rest stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
-    pub(crate) messages_max: Option<usize>,
-    pub(crate) bytes_max: Option<usize>,
-    pub(crate) overflow: Option<Overflow>,
-    /// Zero: no limit.
-    pub(crate) ttl: Option<Duration>,
-    pub(crate) levels: Option<u8>,
-    pub(crate) deliveries_max: Option<u16>,
-    /// An address; empty: none.
-    pub(crate) dead_letter: Option<Text>,
-    pub(crate) durable: Option<bool>,
-    pub(crate) topics: Option<Vec<Text>>,
+pub struct Changes {
+    /// Most messages.
+    pub messages_max: Option<usize>,
+    /// Most bytes of them in memory.
+    pub bytes_max: Option<usize>,
+    /// When it is full.
+    pub overflow: Option<Overflow>,
+    /// Longest time that a message stays; zero: no limit.
+    pub ttl: Option<Duration>,
+    /// Levels of priorities.
+    pub levels: Option<u8>,
+    /// Failed deliveries after which a message is dead; 0: no limit.
+    pub deliveries_max: Option<u16>,
+    /// Address of the queue that gets dead messages; empty: none.
+    pub dead_letter: Option<Text>,
+    /// Whether it is in the store.
+    pub durable: Option<bool>,
+    /// Topic filters that bring messages.
+    pub topics: Option<Vec<Text>>,
 }
 
 impl Changes {
@@ -93,7 +100,10 @@ impl Changes {
     }
 
     /// What is wrong with them for the queue of this address.
-    pub(crate) fn check(&self, address: &str) -> Result<(), &'static str> {
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn check(&self, address: &str) -> Result<(), &'static str> {
         let levels = self.levels.unwrap_or(1);
         if self.messages_max == Some(0) || self.bytes_max == Some(0) {
             return Err("a queue has room for a message");
@@ -147,11 +157,12 @@ pub(crate) fn right_of(address: &str) -> alloc::string::String {
     alloc::format!("{RIGHTS}{address}")
 }
 
-/// A link whose client waits for an answer.
+/// Who waits for an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) shard: ShardId,
-    pub(crate) link: SessionRef,
+    /// A link; `None`: an operator.
+    pub(crate) link: Option<SessionRef>,
     /// The number of the request there.
     pub(crate) number: u64,
 }
@@ -165,26 +176,35 @@ pub(crate) struct Ask {
 }
 
 /// A queue as it is.
-#[derive(Debug)]
-pub(crate) struct View {
-    pub(crate) address: Text,
-    pub(crate) options: QueueOptions,
-    pub(crate) topics: Vec<Text>,
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Its address.
+    pub address: Text,
+    /// Its limits and policies.
+    pub options: QueueOptions,
+    /// Topic filters that bring messages.
+    pub topics: Vec<Text>,
     /// It is of the configuration, which alone changes it.
-    pub(crate) configured: bool,
+    pub configured: bool,
     /// Messages that wait.
-    pub(crate) messages: usize,
+    pub messages: usize,
     /// Messages that consumers have and have not settled.
-    pub(crate) unsettled: usize,
+    pub unsettled: usize,
     /// Of all of them in memory.
-    pub(crate) bytes: usize,
-    pub(crate) consumers: usize,
+    pub bytes: usize,
+    /// Links that take from it.
+    pub consumers: usize,
+    /// When the message that is taken next was made, in milliseconds since 1970, if its
+    /// sender says so and it is in memory.
+    pub first_created_ms: Option<i64>,
 }
 
 /// Why an order was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
+pub enum Problem {
+    /// There is no such queue.
     NotFound,
+    /// There is one already.
     Exists,
     /// It is of the configuration.
     Configured,
@@ -199,14 +219,18 @@ pub(crate) enum Problem {
 }
 
 /// What came of an order.
-#[derive(Debug)]
-pub(crate) enum Answer {
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// It was made.
     Created(Box<View>),
     /// As it is, or is now.
     Queue(Box<View>),
+    /// It is gone.
     Deleted,
+    /// So many messages were removed.
     Purged(u64),
     /// Of one shard: the first ones.
     List(Vec<View>),
+    /// It was not done.
     Refused(Problem),
 }

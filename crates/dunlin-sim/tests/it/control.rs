@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use dunlin_base::{Instant, Message, QoS, Text};
 use dunlin_broker::bans::{Banned, Bans};
-use dunlin_broker::control::values::{ClientFilter, Ending, EndingKind, Reply, Request};
+use dunlin_broker::control::values::{
+    ClientFilter, Ending, EndingKind, QueueAnswer, QueueChanges, Reply, Request,
+};
 use dunlin_broker::home_shard;
 use dunlin_sim::{Script, Setup, ask as ask_shard};
 
@@ -257,5 +259,133 @@ fn an_operator_sees_subscriptions_and_publishes() {
         assert_eq!(run.world.census().retained, 0);
         play(&mut run, "a cut\ncrash");
         assert_eq!(run.world.census().retained, 0);
+    }
+}
+
+const JOBS: &str = "/queues/jobs";
+const OTHER: &str = "/queues/other";
+
+/// Asks the shard of a queue.
+fn ask_queue(run: &mut Script, address: &str, request: Request) -> Reply {
+    let shards = run.world.shards().len();
+    let home = home_shard(address, u16::try_from(shards).expect("few"));
+    ask_shard(&mut run.world, usize::from(home), request);
+    run.settle();
+    let mut replies = core::mem::take(&mut run.world.replies);
+    assert_eq!(replies.len(), 1, "{replies:?}");
+    replies.remove(0)
+}
+
+fn create(run: &mut Script, address: &str, changes: QueueChanges) {
+    let request = Request::CreateQueue(Text::from(address), Box::new(changes));
+    match ask_queue(run, address, request) {
+        Reply::Queue(answer) => assert!(matches!(*answer, QueueAnswer::Created(_)), "{answer:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Payloads of a queue, in the order in which they leave.
+fn peek(run: &mut Script, address: &str) -> String {
+    for _ in 0..10 {
+        let request = Request::Peek {
+            address: Text::from(address),
+            limit: 100,
+        };
+        match ask_queue(run, address, request) {
+            Reply::Peeked { loading: true, .. } => {}
+            Reply::Peeked { rows, .. } => {
+                let payloads = rows.iter().map(|(message, _)| &message.payload);
+                let payloads = payloads.map(|it| String::from_utf8_lossy(it).into_owned());
+                return payloads.collect::<Vec<_>>().join(" ");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("they do not come from the store");
+}
+
+fn move_order(to: &'static str, limit: usize) -> Request {
+    Request::Move {
+        address: Text::from_static(JOBS),
+        to: Text::from_static(to),
+        limit,
+    }
+}
+
+/// Moves messages; how many.
+fn moved(run: &mut Script, to: &'static str, limit: usize) -> usize {
+    for _ in 0..10 {
+        match ask_queue(run, JOBS, move_order(to, limit)) {
+            Reply::Moved { loading: true, .. } => {}
+            Reply::Moved { count, .. } => return count,
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("they do not come from the store");
+}
+
+/// Two queues, with five messages in the first.
+fn with_queues(shards: u16, seed: u64) -> Script {
+    let mut run = Script::new(Setup::new(shards, seed));
+    let changes = QueueChanges {
+        topics: Some(vec![Text::from_static("t/#")]),
+        ..QueueChanges::default()
+    };
+    create(&mut run, JOBS, changes);
+    create(&mut run, OTHER, QueueChanges::default());
+    play(&mut run, "p > CONNECT p clean => CONNACK");
+    for number in 1..=5 {
+        let line = format!("p > PUBLISH t/{number} m{number} q1 #{number} => PUBACK {number}");
+        play(&mut run, &line);
+    }
+    run
+}
+
+#[test]
+fn messages_of_a_queue_are_seen_moved_and_removed() {
+    for (shards, seed) in [(1, 1), (2, 1), (2, 2), (2, 3)] {
+        let mut run = with_queues(shards, seed);
+        assert_eq!(peek(&mut run, JOBS), "m1 m2 m3 m4 m5");
+        assert_eq!(moved(&mut run, OTHER, 2), 2);
+        // A queue that is not there, or has no room, gets none; their order stays.
+        assert_eq!(moved(&mut run, "/queues/none", 2), 0);
+        let small = QueueChanges {
+            messages_max: Some(1),
+            ..QueueChanges::default()
+        };
+        create(&mut run, "/queues/small", small);
+        assert_eq!(moved(&mut run, "/queues/small", 2), 0);
+        for _ in 0..2 {
+            assert_eq!(peek(&mut run, JOBS), "m3 m4 m5");
+            assert_eq!(peek(&mut run, OTHER), "m1 m2");
+            play(&mut run, "crash");
+        }
+        let purge = Request::Purge(Text::from_static(JOBS), 2);
+        match ask_queue(&mut run, JOBS, purge) {
+            Reply::Queue(answer) => assert!(matches!(*answer, QueueAnswer::Purged(2))),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(moved(&mut run, OTHER, 100), 1);
+        play(&mut run, "crash");
+        assert_eq!(peek(&mut run, JOBS), "");
+        assert_eq!(peek(&mut run, OTHER), "m1 m2 m5");
+    }
+}
+
+#[test]
+fn a_crash_while_messages_are_moved_neither_loses_nor_doubles_one() {
+    for (shards, seed) in (1..=20).flat_map(|seed| [(1, seed), (2, seed)]) {
+        let mut run = with_queues(shards, seed);
+        let home = home_shard(JOBS, shards);
+        for limit in [2, 3] {
+            ask_shard(&mut run.world, usize::from(home), move_order(OTHER, limit));
+            run.run_for(Duration::from_micros(seed * 200));
+            play(&mut run, "crash");
+            run.world.replies.clear();
+        }
+        let all = format!("{} {}", peek(&mut run, OTHER), peek(&mut run, JOBS));
+        let mut all: Vec<&str> = all.split_whitespace().collect();
+        all.sort_unstable();
+        assert_eq!(all, ["m1", "m2", "m3", "m4", "m5"], "{shards} {seed}");
     }
 }

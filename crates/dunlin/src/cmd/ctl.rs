@@ -2,6 +2,7 @@
 
 mod args;
 mod columns;
+mod queues;
 mod table;
 
 use std::io::{self, Read, Write};
@@ -125,6 +126,7 @@ impl Session {
             }
             Command::Topic(Topic::Who { topic, limit }) => self.who(topic, limit),
             Command::Retained(command) => self.retained(command),
+            Command::Queue(command) => command.run(self),
             Command::LogLevel { filter } => {
                 let request = match filter {
                     Some(filter) => Request::SetLogLevel { filter },
@@ -331,6 +333,7 @@ impl Session {
             Reply::Status(status) => serde_json::to_value(status)?,
             Reply::Client(client) => serde_json::to_value(client)?,
             Reply::Message(message) => serde_json::to_value(message)?,
+            Reply::Queue(queue) => serde_json::to_value(queue)?,
             Reply::LogLevel { filter } => serde_json::json!({ "level": filter }),
             _ => bail!("the broker's answer is not understood"),
         };
@@ -388,6 +391,8 @@ fn rows(reply: Reply) -> anyhow::Result<(Vec<Value>, Option<String>)> {
         Reply::Clients(page) => Ok((values(page.rows)?, page.next)),
         Reply::Subscriptions(page) => Ok((values(page.rows)?, page.next)),
         Reply::Retained(page) => Ok((values(page.rows)?, page.next)),
+        Reply::Queues(page) => Ok((values(page.rows)?, page.next)),
+        Reply::Messages(page) => Ok((values(page.rows)?, page.next)),
         Reply::Bans(page) => Ok((values(page.rows)?, page.next)),
         Reply::Settings(page) => Ok((values(page.rows)?, page.next)),
         Reply::Users(page) => Ok((values(page.rows)?, page.next)),

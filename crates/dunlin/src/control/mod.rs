@@ -15,6 +15,7 @@ mod draining;
 pub(crate) mod http;
 mod inventory;
 pub mod plane;
+mod queues;
 mod requests;
 mod running;
 pub(crate) mod sessions;

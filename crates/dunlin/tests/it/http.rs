@@ -312,6 +312,120 @@ fn clients_sessions_and_messages_are_resources() {
 }
 
 #[test]
+fn queues_are_made_looked_into_moved_and_emptied() {
+    let broker = start(2);
+    let mut http = Connection::new(&broker, &token(&broker, "ops", "operate"));
+    let options = json!({ "topics": ["t/#"], "max_messages": 2000, "dead_letter": "late/1" });
+    let made = http.send_json("PUT", "/queues/jobs", &options).json();
+    assert_eq!(
+        (&made["name"], &made["full"]),
+        (&json!("jobs"), &json!("reject"))
+    );
+    assert_eq!(http.send_json("PUT", "/queues/jobs", &options).status, 409);
+    for wrong in [
+        json!({ "topics": ["#/x"] }),
+        json!({ "levels": 11 }),
+        json!({ "x": 1 }),
+    ] {
+        assert_eq!(
+            http.send_json("PUT", "/queues/x", &wrong).status,
+            400,
+            "{wrong}"
+        );
+    }
+    let none = json!({});
+    assert_eq!(http.send_json("PUT", "/queues/a%23", &none).status, 400);
+    assert_eq!(http.send_json("PUT", "/queues/late%2F1", &none).status, 200);
+    for number in 0..1500 {
+        let payload = format!("m{number}");
+        let message = json!({ "topic": "t/1", "payload": payload, "qos": 1 });
+        assert_eq!(http.send_json("POST", "/publish", &message).status, 200);
+    }
+    let rows = http.get("/queues");
+    let found: Vec<_> = rows["rows"].as_array().expect("rows").iter().collect();
+    assert_eq!(found.len(), 2, "{rows}");
+    let jobs = http.get("/queues/jobs");
+    assert_eq!(
+        (&jobs["messages"], &jobs["dead_letter"]),
+        (&json!(1500), &json!("late/1"))
+    );
+    let first = http.get("/queues/jobs/messages?limit=2");
+    assert_eq!(first["rows"][1]["payload"], "m1", "{first}");
+    assert_eq!(first["rows"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        http.ask("GET", "/queues/jobs/messages?limit=101").status,
+        400
+    );
+    assert_eq!(http.ask("GET", "/queues/gone/messages").status, 404);
+    let to = |name: &str| json!({ "to": name });
+    for (name, status) in [("jobs", 400), ("gone", 404)] {
+        let refused = http.send_json("POST", "/queues/jobs/move", &to(name));
+        assert_eq!(refused.status, status);
+    }
+    let mut body = to("late/1");
+    body["left"] = json!(1200);
+    let (mut moved, mut left) = (0, Some(1200));
+    while let Some(some) = left {
+        body["left"] = json!(some);
+        let step = http.send_json("POST", "/queues/jobs/move", &body).json();
+        moved += step["count"].as_u64().expect("a number");
+        left = step["next"]
+            .as_str()
+            .map(|it| it.parse::<u64>().expect("a number"));
+    }
+    assert_eq!(moved, 1200);
+    let late = http.get("/queues/late%2F1/messages?limit=1");
+    assert_eq!(late["rows"][0]["payload"], "m0");
+    let first = http.get("/queues/jobs/messages?limit=1");
+    assert_eq!(first["rows"][0]["payload"], "m1200");
+    let text = ctl(&broker, &["queue", "purge", "jobs"]);
+    assert_eq!(text, "300 messages removed\n");
+    let small = json!({ "max_messages": 1200 });
+    assert_eq!(
+        http.send_json("PATCH", "/queues/late%2F1", &small).status,
+        200
+    );
+    let message = json!({ "topic": "t/1", "payload": "last", "qos": 1 });
+    assert_eq!(http.send_json("POST", "/publish", &message).status, 200);
+    let full = http.send_json("POST", "/queues/jobs/move", &to("late/1"));
+    assert_eq!(full.status, 409, "it has no room");
+    assert_eq!(http.get("/queues/jobs")["messages"], 1);
+    assert_eq!(
+        http.ask("DELETE", "/queues/jobs").json(),
+        json!({ "count": 1 })
+    );
+    assert_eq!(http.ask("GET", "/queues/jobs").status, 404);
+    let orders = audited(&broker);
+    let order = |name: &str| {
+        orders
+            .iter()
+            .filter(|it| it["order"]["request"] == name)
+            .count()
+    };
+    assert!(
+        order("move-messages") >= 4 && order("purge-queue") >= 1,
+        "{orders:?}"
+    );
+    assert_eq!(
+        order("peek-queue") + order("queue"),
+        0,
+        "questions are not in it"
+    );
+}
+
+#[test]
+fn an_operator_publishes_only_what_receivers_can_read() {
+    let broker = start(1);
+    let mut http = Connection::new(&broker, &token(&broker, "ops", "admin"));
+    for content_type in ["x".repeat(70_000), "a\0b".to_owned()] {
+        let message = json!({ "topic": "t", "content_type": content_type });
+        assert_eq!(http.send_json("POST", "/publish", &message).status, 400);
+    }
+    let drain = json!({ "rate": 1, "server": "a\nb" });
+    assert_eq!(http.send_json("POST", "/drain", &drain).status, 400);
+}
+
+#[test]
 fn the_broker_tells_what_it_was_started_with() {
     let broker = start(1);
     let mut http = Connection::new(&broker, &token(&broker, "page", "read"));

@@ -54,6 +54,9 @@ pub(super) enum Command {
     /// Topics.
     #[command(subcommand)]
     Topic(Topic),
+    /// Queues of AMQP.
+    #[command(subcommand)]
+    Queue(super::queues::Queue),
     /// Retained messages.
     #[command(subcommand)]
     Retained(Retained),

@@ -89,3 +89,21 @@ pub(super) const CLIENTS: [Column; 8] = [
     Column("QUEUED", "queued_messages"),
     Column("INFLIGHT", "inflight_messages"),
 ];
+
+pub(super) const QUEUES: [Column; 7] = [
+    Column("QUEUE", "name"),
+    Column("MESSAGES", "messages"),
+    Column("UNSETTLED", "unsettled"),
+    Column("CONSUMERS", "consumers"),
+    Column("OLDEST S", "oldest_seconds"),
+    Column("DEAD LETTERS TO", "dead_letter"),
+    Column("TOPICS", "topics"),
+];
+
+pub(super) const MESSAGES: [Column; 5] = [
+    Column("TOPIC", "topic"),
+    Column("BYTES", "bytes"),
+    Column("FAILED", "failed_deliveries"),
+    Column("EXPIRY", "expiry_seconds"),
+    Column("PAYLOAD", "payload"),
+];

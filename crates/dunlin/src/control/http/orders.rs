@@ -130,6 +130,39 @@ pub(super) struct Removed {
     limit: usize,
 }
 
+/// Messages of a queue to look at.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Peeked {
+    /// Most messages, 1 to 100.
+    limit: usize,
+}
+
+impl Default for Peeked {
+    fn default() -> Self {
+        Self { limit: 10 }
+    }
+}
+
+/// Messages of a queue to remove.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Left {
+    /// So many: what `next` of the answer before was; those that wait now, if not given.
+    left: Option<u64>,
+}
+
+/// Messages of a queue to move.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Moved {
+    /// Name of the other queue.
+    to: String,
+    /// So many: what `next` of the answer before was; those that wait now, if not given.
+    #[serde(default)]
+    left: Option<u64>,
+}
+
 /// A ban.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -292,6 +325,49 @@ pub(super) fn clear_retained(input: &Input<'_>) -> Made {
 pub(super) fn publish(input: &Input<'_>) -> Made {
     let message = input.body()?;
     plain(input, Request::Publish { message })
+}
+
+pub(super) fn queues(input: &Input<'_>) -> Made {
+    let page = input.query()?;
+    Ok(Request::Queues { page })
+}
+
+pub(super) fn queue(input: &Input<'_>) -> Made {
+    let name = input.name.clone();
+    plain(input, Request::Queue { name })
+}
+
+pub(super) fn create_queue(input: &Input<'_>) -> Made {
+    let (name, options) = (input.name.clone(), input.body()?);
+    plain(input, Request::CreateQueue { name, options })
+}
+
+pub(super) fn change_queue(input: &Input<'_>) -> Made {
+    let (name, options) = (input.name.clone(), input.body()?);
+    plain(input, Request::ChangeQueue { name, options })
+}
+
+pub(super) fn delete_queue(input: &Input<'_>) -> Made {
+    let name = input.name.clone();
+    plain(input, Request::DeleteQueue { name })
+}
+
+pub(super) fn peek(input: &Input<'_>) -> Made {
+    let Peeked { limit } = input.query()?;
+    let name = input.name.clone();
+    Ok(Request::PeekQueue { name, limit })
+}
+
+pub(super) fn purge(input: &Input<'_>) -> Made {
+    let Left { left } = input.query()?;
+    let name = input.name.clone();
+    Ok(Request::PurgeQueue { name, left })
+}
+
+pub(super) fn move_messages(input: &Input<'_>) -> Made {
+    let Moved { to, left } = input.body()?;
+    let name = input.name.clone();
+    plain(input, Request::MoveMessages { name, to, left })
 }
 
 pub(super) fn bans(input: &Input<'_>) -> Made {

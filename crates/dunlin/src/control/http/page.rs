@@ -36,6 +36,7 @@ const FIRST: &Asset = &Asset {
 
 /// All other files.
 const ASSETS: &[Asset] = &files! {
+    "amqp.js" SCRIPT;
     "api.js" SCRIPT;
     "bans.js" SCRIPT;
     "broker.js" SCRIPT;
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     /// Bytes of all files.
-    const BYTES_MAX: usize = 108 << 10;
+    const BYTES_MAX: usize = 116 << 10;
 
     fn text(asset: &Asset) -> &str {
         core::str::from_utf8(asset.body).expect("text")

@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::input::{Input, decode};
 use super::orders::{self, Made};
 use crate::control::values::{
-    Ban, Bearer, Certificate, Client, Listening, Message, Page, PageOf, RetainedTopic, Right, Role,
-    Setting, Status, Subscription, User,
+    Ban, Bearer, Certificate, Client, Listening, Message, Page, PageOf, Queue, QueueOptions,
+    QueuedMessage, RetainedTopic, Right, Role, Setting, Status, Subscription, User,
 };
 use crate::metrics::history::{History, Sample};
 
@@ -89,6 +89,21 @@ pub(super) const ROUTES: &[Route] = &[
     get("/retained/{topic}", Read, "One retained message", of::<Message>(), Act::Ask(orders::retained_message)),
     post("/publish", Operate, "Publish a message of the broker", Answer::Reply("published"), orders::publish)
         .body(schema::<Message>),
+    get("/queues", Read, "Queues of AMQP", of::<Page<Queue>>(), Act::Ask(orders::queues))
+        .query(schema::<PageOf>),
+    get("/queues/{name}", Read, "One queue", of::<Queue>(), Act::Ask(orders::queue)),
+    put("/queues/{name}", Operate, "Make a queue", of::<Queue>(), orders::create_queue)
+        .body(schema::<QueueOptions>),
+    post("/queues/{name}", Operate, "Change a queue", of::<Queue>(), orders::change_queue)
+        .method("PATCH")
+        .body(schema::<QueueOptions>),
+    delete("/queues/{name}", Operate, "Delete a queue with its messages", orders::delete_queue),
+    get("/queues/{name}/messages", Read, "The messages of a queue that leave first", of::<Page<QueuedMessage>>(), Act::Ask(orders::peek))
+        .query(schema::<orders::Peeked>),
+    delete("/queues/{name}/messages", Operate, "Remove messages of a queue", orders::purge)
+        .query(schema::<orders::Left>),
+    post("/queues/{name}/move", Operate, "Move messages of a queue to another", Answer::Reply("done"), orders::move_messages)
+        .body(schema::<orders::Moved>),
     get("/bans", Read, "Bans", of::<Page<Ban>>(), Act::Ask(orders::bans))
         .query(schema::<PageOf>),
     post("/bans", Operate, "Keep clients out", Answer::Reply("done"), orders::ban)
@@ -286,7 +301,8 @@ mod tests {
     #[test]
     fn a_resource_needs_the_role_of_its_request() {
         let queries = ["", "filter=a", "topic=a", "user=a"];
-        let bodies: [&[u8]; 6] = [
+        let bodies: [&[u8]; 7] = [
+            br#"{"to":"b"}"#,
             b"{}",
             br#"{"topic":"a"}"#,
             br#"{"whom":{"user":"a"}}"#,

@@ -1,5 +1,6 @@
-// Sessions with the longest queues, and clients that do not keep up.
+// Queues of AMQP, sessions with the longest queues, and clients that do not keep up.
 
+import { queues as ofAmqp } from './amqp.js';
 import { list } from './api.js';
 import { button, h, head, load, note, put } from './dom.js';
 import { count, seconds } from './format.js';
@@ -42,8 +43,11 @@ export function open(root, { signal }) {
   ], { sort: ['Queued', true], empty: 'No messages wait for any session.', caption: 'Sessions with the longest queues' });
   const slow = table([client(fetch), user, address, transport, backlog, flight, queued, memory],
     { sort: ['To be sent', true], empty: 'All connected clients keep up.', caption: 'Slow consumers' });
-  put(root, head('Queues', button('Refresh', fetch)), found,
-    h('h2', {}, 'Sessions with the longest queues'), queues.element,
+  const named = ofAmqp(signal);
+  const all = () => { named.fetch(); fetch(); };
+  put(root, head('Queues', button('Refresh', all)),
+    h('h2', {}, 'Queues of AMQP'), named.element,
+    h('h2', {}, 'Sessions with the longest queues'), found, queues.element,
     h('h2', {}, 'Slow consumers'), h('p', { class: 'dim' }, 'Connected clients to which messages wait to be sent.'), slow.element);
-  fetch();
+  all();
 }
