@@ -113,7 +113,7 @@ impl Network {
         let owners = topology.addresses().zip(topology.hosts()).collect();
         let mut network = Self {
             topology: topology.clone(),
-            routes: Routes::new(topology),
+            routes: Routes::new(topology, |_| true),
             links,
             hosts,
             owners,
@@ -246,6 +246,14 @@ impl Network {
                     station.address = *address;
                 }
                 self.owners.insert(*address, id);
+            }
+            Action::Reroute => {
+                let usable = |link: LinkId| {
+                    let joint = self.links.get(link.0);
+                    let holes = |joint: &Joint| joint.pipes.iter().all(|it| it.profile().blackhole);
+                    !joint.is_some_and(holes)
+                };
+                self.routes = Routes::new(&self.topology, usable);
             }
             Action::Remove { host, address } => {
                 let id = self.topology.host_id(host)?;

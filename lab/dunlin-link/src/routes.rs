@@ -15,15 +15,15 @@ pub(crate) struct Routes {
 
 impl Routes {
     /// Ways with the fewest links, the earlier link first where two are equal.
-    /// No way leads through a host.
-    pub(crate) fn new(topology: &Topology) -> Self {
+    /// No way leads through a host, or over a link that is not `usable`.
+    pub(crate) fn new(topology: &Topology, usable: impl Fn(LinkId) -> bool) -> Self {
         let hosts = topology.hosts().count();
         let mut routes = Self {
             hosts,
             next: vec![None; topology.place_count() * hosts],
         };
         for host in topology.hosts() {
-            routes.find(topology, host);
+            routes.find(topology, host, &usable);
         }
         routes
     }
@@ -34,7 +34,7 @@ impl Routes {
     }
 
     /// Goes outward from a host, link by link.
-    fn find(&mut self, topology: &Topology, to: HostId) {
+    fn find(&mut self, topology: &Topology, to: HostId, usable: &impl Fn(LinkId) -> bool) {
         let Some(start) = topology.place_of(to) else {
             return;
         };
@@ -48,6 +48,9 @@ impl Routes {
                 } else {
                     continue;
                 };
+                if !usable(LinkId(index)) {
+                    continue;
+                }
                 let Some(next) = self.next.get_mut(other * self.hosts + to.0) else {
                     continue;
                 };

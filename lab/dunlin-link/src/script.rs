@@ -58,6 +58,9 @@ pub enum Action {
         /// The address.
         address: Ipv4Addr,
     },
+    /// The nodes have noticed which links carry nothing either way, and
+    /// packets take other ways from now on.
+    Reroute,
 }
 
 /// Why a script cannot be read.
@@ -73,7 +76,7 @@ pub enum ScriptError {
     /// A word is not understood.
     #[error(
         "`{0}` is neither [LINK.][up.|down.]NAME=VALUE, `rebind HOST [ADDRESS]`, \
-         `move HOST ADDRESS`, `add HOST ADDRESS` nor `remove HOST ADDRESS`"
+         `move HOST ADDRESS`, `add HOST ADDRESS`, `remove HOST ADDRESS` nor `reroute`"
     )]
     Action(String),
     /// A period of zero would never end.
@@ -94,7 +97,7 @@ pub enum ScriptError {
 
 impl Action {
     /// Reads `loss=5%`, `up.delay=20ms`, `wan.down.blackhole=on`, `rebind a`,
-    /// `rebind a 10.0.0.9` or `move a 10.0.0.9`.
+    /// `rebind a 10.0.0.9`, `move a 10.0.0.9` or `reroute`.
     ///
     /// # Errors
     /// When it is none of these, or the setting does not exist. Whether there
@@ -143,6 +146,7 @@ impl Action {
                 host: host(who),
                 address: address(what)?,
             }),
+            ["reroute"] => Ok(Self::Reroute),
             ["remove", who, what] => Ok(Self::Remove {
                 host: host(who),
                 address: address(what)?,
@@ -298,6 +302,7 @@ mod tests {
                 Action::Move { host, address } => format!("move {host} {address}"),
                 Action::Add { host, address } => format!("add {host} {address}"),
                 Action::Remove { host, address } => format!("remove {host} {address}"),
+                Action::Reroute => "reroute".to_owned(),
             };
             seen.push(format!("{} {what}", at.as_secs()));
         }

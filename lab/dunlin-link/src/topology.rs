@@ -131,8 +131,9 @@ struct Edge {
 
 /// A plan of a network.
 ///
-/// Packets take the way with the fewest links; they never pass through a host,
-/// and nodes take no time. What goes up a link goes from its first to its
+/// Packets take the way with the fewest links, of several the one over the link
+/// that was added first; they never pass through a host, and nodes take no time.
+/// [`Action::Reroute`] has them go around links that carry nothing. What goes up a link goes from its first to its
 /// second end.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
@@ -329,6 +330,7 @@ impl Topology {
             | Action::Move { host, .. }
             | Action::Add { host, .. }
             | Action::Remove { host, .. } => self.host_id(host).map(drop),
+            Action::Reroute => Ok(()),
         }
     }
 

@@ -50,7 +50,7 @@ fn work(mut hosts: Vec<Host>, actions: &Receiver<Action>) -> Vec<String> {
             Action::Move { host, .. } | Action::Add { host, .. } | Action::Remove { host, .. } => {
                 host
             }
-            Action::Set { .. } | Action::Rebind { .. } => continue,
+            Action::Set { .. } | Action::Rebind { .. } | Action::Reroute => continue,
         };
         // The caller has checked whether there is such a host.
         let Some(host) = hosts.iter_mut().find(|host| host.name == *name) else {
@@ -66,7 +66,7 @@ fn work(mut hosts: Vec<Host>, actions: &Receiver<Action>) -> Vec<String> {
                 change(host, "add", address)
             }
             Action::Remove { address, .. } => change(host, "delete", address),
-            Action::Set { .. } | Action::Rebind { .. } => Ok(()),
+            Action::Set { .. } | Action::Rebind { .. } | Action::Reroute => Ok(()),
         };
         if let Err(error) = result {
             failures.push(error.to_string());

@@ -343,3 +343,52 @@ fn no_packet_is_forgotten() {
         assert_eq!(network.next_timeout(), None);
     }
 }
+
+#[test]
+fn packets_go_around_a_link_that_failed_after_the_nodes_noticed() {
+    // x - n1, n1 - n2 - n4 and n1 - n3 - n4, n4 - y: a cycle.
+    let mut topology = Topology::new();
+    for node in ["n1", "n2", "n3", "n4"] {
+        topology.node(node).unwrap();
+    }
+    for (host, node) in [("x", "n1"), ("y", "n4"), ("z", "n4")] {
+        topology.host(host).unwrap();
+        topology.link(host, host, node, both(&[])).unwrap();
+    }
+    for (name, from, to, delay) in [
+        ("a", "n1", "n2", "1ms"),
+        ("b", "n2", "n4", "1ms"),
+        ("c", "n1", "n3", "5ms"),
+        ("d", "n3", "n4", "5ms"),
+    ] {
+        let delay = both(&[("delay", delay)]);
+        topology.link(name, from, to, delay).unwrap();
+    }
+    let mut network = Network::new(&topology, 1).unwrap();
+    let mut at = Duration::ZERO;
+    let mut sent = |network: &mut Network| {
+        at += MS * 100;
+        let packet = packet(1, 2, b"a");
+        let dropped = network.handle_packet(at, HostId(0), packet).is_err();
+        let seen = exits(network, at + MS * 50);
+        let left = seen.iter().find(|exit| exit.2 == Fate::Left);
+        (!dropped).then_some(left).flatten().map(|exit| exit.0 - at)
+    };
+    let apply = |network: &mut Network, action: &str| {
+        network.apply(&Action::parse(action).unwrap()).unwrap();
+    };
+    assert_eq!(sent(&mut network), Some(MS * 2), "the earlier links");
+    apply(&mut network, "b.blackhole=on");
+    assert_eq!(sent(&mut network), None, "until the nodes notice");
+    apply(&mut network, "reroute");
+    assert_eq!(sent(&mut network), Some(MS * 10), "the other way");
+    apply(&mut network, "c.up.blackhole=on");
+    apply(&mut network, "reroute");
+    assert_eq!(sent(&mut network), None, "half a link is still a link");
+    apply(&mut network, "c.down.blackhole=on");
+    apply(&mut network, "reroute");
+    assert_eq!(sent(&mut network), None, "there is no way left");
+    apply(&mut network, "b.blackhole=off");
+    apply(&mut network, "reroute");
+    assert_eq!(sent(&mut network), Some(MS * 2), "the link is back");
+}
