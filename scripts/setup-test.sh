@@ -14,7 +14,7 @@
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
 # With --lab only what the experiments of dunlin-lab compare and read captures
-# with: mosquitto, mosquitto-clients, tshark, iproute2, and in target/peers/artemis
+# with: mosquitto, mosquitto-clients, tshark, iproute2, libcoap3-bin, and in target/peers/artemis
 # ActiveMQ Artemis from Maven, where there are a JDK and maven.
 #
 # With --page only what the test of the broker's page needs: chromium-headless-shell (300
@@ -65,6 +65,8 @@ lab_packages() {
     command -v mosquitto_pub >/dev/null || missing+=(mosquitto-clients)
     command -v tshark >/dev/null || missing+=(tshark)
     command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
+    command -v coap-client-openssl >/dev/null || command -v coap-client >/dev/null ||
+        missing+=(libcoap3-bin)
 }
 
 page_packages() {

@@ -3,7 +3,9 @@
 pub(crate) mod bed;
 mod bench;
 pub(crate) mod capture;
+mod cipher;
 pub(crate) mod clock;
+mod coap;
 pub(crate) mod congestion;
 mod dialog;
 pub(crate) mod drive;
@@ -23,6 +25,7 @@ mod milios;
 mod nikitin;
 pub(crate) mod plan;
 mod race;
+mod reading;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod stats;
@@ -49,6 +52,7 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &nikitin::Connect,
     &nikitin::Transmit,
     &nikitin::Size,
+    &nikitin::Mesh,
     &iqbal::SINGLE,
     &iqbal::MULTI,
     &iqbal::DELAY,
@@ -57,6 +61,8 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &isolation::Isolation,
     &links::Links,
     &wake::Wake,
+    &reading::Reading,
+    &cipher::Cipher,
     &grid::Grid,
     &storm::Storm,
     &memory::Memory,

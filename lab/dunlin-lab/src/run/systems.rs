@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use anyhow::{Context as _, Result};
 use dunlin_link::linux::Namespace;
 
+use super::coap::{self, Known};
 use crate::lab::{Lab, QUIC_PORT, TCP_PORT, TLS_PORT, find};
 use crate::process::{Server, output};
 
@@ -31,6 +32,8 @@ pub(crate) struct System {
     pub(crate) early: bool,
     /// AMQP is spoken, by `dunlin send` and `receive` with these options.
     pub(crate) amqp: Option<&'static [&'static str]>,
+    /// CoAP is spoken, by `coap-client` with these options.
+    pub(crate) coap: Option<(&'static [&'static str], Known)>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,6 +42,7 @@ pub(crate) enum Broker {
     Mosquitto,
     Mqttv5,
     Artemis,
+    Libcoap,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -46,6 +50,8 @@ pub(crate) enum Wire {
     Quic,
     Tls,
     Tcp,
+    Udp,
+    Dtls,
 }
 
 /// Settings of a broker beside its ports and certificates.
@@ -133,7 +139,32 @@ pub(crate) static SYSTEMS: &[System] = &[
         broker: Broker::Artemis,
         ..amqp("artemis-tls13", "Artemis, TLS 1.3", Wire::Tls, STEPWISE)
     },
+    of_coap("coap-con", "CoAP, confirmable", &[], Known::Not),
+    of_coap("coap-non", "CoAP, non-confirmable", &["-N"], Known::Not),
+    of_coap("coap-dtls", "CoAP, DTLS 1.2", &[], Known::Certificate),
+    of_coap(
+        "coap-dtls-psk",
+        "CoAP, DTLS 1.2, shared key",
+        &[],
+        Known::SharedKey,
+    ),
 ];
+
+const fn of_coap(
+    id: &'static str,
+    title: &'static str,
+    options: &'static [&'static str],
+    known: Known,
+) -> System {
+    let wire = match known {
+        Known::Not => Wire::Udp,
+        _ => Wire::Dtls,
+    };
+    System {
+        coap: Some((options, known)),
+        ..other(id, title, Broker::Libcoap, wire)
+    }
+}
 
 /// As most clients open a connection.
 const STEPWISE: &[&str] = &["--stepwise"];
@@ -165,6 +196,7 @@ const fn dunlin(
         streams,
         early: false,
         amqp: None,
+        coap: None,
     }
 }
 
@@ -177,6 +209,7 @@ const fn other(id: &'static str, title: &'static str, broker: Broker, wire: Wire
         streams: "single",
         early: false,
         amqp: None,
+        coap: None,
     }
 }
 
@@ -202,6 +235,7 @@ impl System {
             Broker::Mosquitto => Some("mosquitto is not installed: apt install mosquitto"),
             Broker::Mqttv5 => Some("mqttv5 is not installed: scripts/setup-test.sh --brokers"),
             Broker::Artemis => Some("Artemis is not installed: scripts/setup-test.sh --lab"),
+            Broker::Libcoap => Some("libcoap is not installed: apt install libcoap3-bin"),
         }
     }
 
@@ -212,6 +246,7 @@ impl System {
             Broker::Mosquitto => find("mosquitto"),
             Broker::Mqttv5 => mqttv5(),
             Broker::Artemis => find("java").filter(|_| artemis().is_some()),
+            Broker::Libcoap => coap::server(),
         }
     }
 
@@ -222,6 +257,7 @@ impl System {
             Broker::Mosquitto => (self.program()?, "-h"),
             Broker::Mqttv5 => (self.program()?, "--version"),
             Broker::Artemis => return artemis_version(&artemis()?),
+            Broker::Libcoap => return coap::version(),
         };
         let mut command = Command::new(program);
         command.arg(argument);
@@ -236,6 +272,8 @@ impl System {
             Wire::Quic => QUIC_PORT,
             Wire::Tls => TLS_PORT,
             Wire::Tcp => TCP_PORT,
+            Wire::Udp => coap::PORT,
+            Wire::Dtls => coap::SECURE_PORT,
         }
     }
 
@@ -248,8 +286,23 @@ impl System {
             (Wire::Quic, true) => "amqp+quic",
             (Wire::Tls, true) => "amqps",
             (Wire::Tcp, true) => "amqp",
+            (Wire::Udp, _) => "coap",
+            (Wire::Dtls, _) => "coaps",
         };
         format!("{scheme}://{broker}:{}", self.port())
+    }
+
+    /// Adds to `coap-client` how it sends, and where to.
+    pub(crate) fn coap_request(
+        &self,
+        command: &mut Command,
+        lab: &Lab,
+        (broker, path): (Ipv4Addr, &str),
+    ) {
+        if let Some((options, known)) = self.coap {
+            coap::request(command, lab, options, known);
+        }
+        command.arg(format!("{}/{path}", self.url(broker)));
     }
 
     /// Starts the broker in a namespace.
@@ -279,6 +332,11 @@ impl System {
             Broker::Artemis => {
                 let folder = artemis().context("Artemis is not installed")?;
                 serve_artemis(lab, namespace, &folder)
+            }
+            Broker::Libcoap => {
+                let program = self.program().context("libcoap is not installed")?;
+                let known = self.coap.map_or(Known::Not, |(_, known)| known);
+                coap::serve(lab, namespace, program, known)
             }
         }
     }
@@ -396,5 +454,7 @@ mod tests {
         assert_eq!(quic.url(address), "quic://10.203.0.2:14567");
         let amqp = System::find("amqp-ours").unwrap();
         assert_eq!(amqp.url(address), "amqp+quic://10.203.0.2:14567");
+        let coap = System::find("coap-dtls").unwrap();
+        assert_eq!(coap.url(address), "coaps://10.203.0.2:5684");
     }
 }

@@ -8,6 +8,7 @@
     reason = "tests that say what they skip, and end where they cannot go on"
 )]
 
+mod experiments;
 mod leftovers;
 mod refusals;
 

@@ -5,11 +5,13 @@
 //! in each direction, as in the paper's Mininet: its losses and delays add up.
 
 mod connect;
+mod mesh;
 mod size;
 mod symbols;
 mod transmit;
 
 pub(super) use connect::Connect;
+pub(super) use mesh::Mesh;
 pub(super) use size::Size;
 pub(super) use transmit::Transmit;
 
