@@ -1,5 +1,6 @@
 //! Bytes waiting to leave on one stream. Small frames are copied into one
-//! tail, so that a batch leaves with one call; large payloads are shared.
+//! tail, so that a batch leaves with one call; large payloads are shared. A tail that
+//! is full becomes a chunk, so that no batch is copied, or mapped, while it grows.
 
 use alloc::vec::Vec;
 
@@ -12,6 +13,9 @@ pub const SHARE_BYTES_MIN: usize = 4096;
 
 /// Capacity that [`SendBuf::clear`] keeps for the next batch.
 pub const KEEP_BYTES_MAX: usize = 64 * 1024;
+
+/// Most bytes of a tail, unless one slice is larger.
+pub const TAIL_BYTES_MAX: usize = 48 * 1024;
 
 /// An ordered run of bytes made of shared chunks and a copied tail.
 #[derive(Clone, Debug, Default)]
@@ -45,14 +49,16 @@ impl SendBuf {
     }
 
     /// Appends a copy of `bytes`.
+    #[inline]
     pub fn put_slice(&mut self, bytes: &[u8]) {
+        self.make_room(bytes.len());
         self.tail.extend_from_slice(bytes);
     }
 
     /// Appends `bytes`: shared when large, copied when small.
     pub fn put_bytes(&mut self, bytes: &Bytes) {
         if bytes.len() < SHARE_BYTES_MIN {
-            self.tail.extend_from_slice(bytes);
+            self.put_slice(bytes);
             return;
         }
         self.seal_tail();
@@ -82,8 +88,8 @@ impl SendBuf {
 
     /// Moves everything that `other` holds to the end.
     pub fn append(&mut self, other: &mut Self) {
-        if other.chunks.is_empty() {
-            self.tail.extend_from_slice(&other.tail);
+        if other.chunks.is_empty() && other.tail.len() < SHARE_BYTES_MIN {
+            self.put_slice(&other.tail);
         } else {
             self.seal_tail();
             self.chunk_bytes += other.chunk_bytes;
@@ -108,6 +114,23 @@ impl SendBuf {
         self.tail.shrink_to(KEEP_BYTES_MAX);
     }
 
+    /// Makes a chunk of a tail that `more` bytes would make too long. The next one is
+    /// expected to become as long.
+    #[inline]
+    fn make_room(&mut self, more: usize) {
+        if self.tail.len() + more > TAIL_BYTES_MAX {
+            self.begin_tail(more);
+        }
+    }
+
+    #[cold]
+    fn begin_tail(&mut self, more: usize) {
+        if !self.tail.is_empty() {
+            self.seal_tail();
+            self.tail.reserve_exact(TAIL_BYTES_MAX.max(more));
+        }
+    }
+
     fn seal_tail(&mut self) {
         if !self.tail.is_empty() {
             let tail = Bytes::from(core::mem::take(&mut self.tail));
@@ -118,6 +141,7 @@ impl SendBuf {
 }
 
 impl ByteSink for SendBuf {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) -> Result<(), SinkFull> {
         self.put_slice(bytes);
         Ok(())
@@ -128,6 +152,36 @@ impl ByteSink for SendBuf {
 mod tests {
     use super::*;
     use alloc::vec;
+
+    #[test]
+    fn a_long_tail_becomes_chunks_and_does_not_move() {
+        let mut buf = SendBuf::new();
+        let frame = [5; 1100];
+        let count = 4 * TAIL_BYTES_MAX / frame.len();
+        let mut moved = 0;
+        for _ in 0..count {
+            let (at, chunks) = (buf.tail().as_ptr(), buf.chunks().len());
+            buf.put_slice(&frame);
+            moved += usize::from(buf.tail().as_ptr() != at && buf.chunks().len() == chunks);
+            assert!(buf.tail.capacity() <= 2 * TAIL_BYTES_MAX);
+        }
+        // The first one grows, the others have their room at once.
+        assert!(moved <= 8, "{moved}");
+        assert_eq!(buf.len(), count * frame.len());
+        assert!(buf.slices().all(|part| part.len() <= TAIL_BYTES_MAX));
+        assert!(buf.slices().flatten().all(|byte| *byte == 5));
+        let mut other = SendBuf::new();
+        other.put_slice(&frame);
+        let at = buf.tail().as_ptr();
+        other.append(&mut buf);
+        assert_eq!(other.len(), (count + 1) * frame.len());
+        assert!(buf.is_empty());
+        assert_eq!(other.tail().as_ptr(), at, "chunks and tail are not copied");
+        // One slice stays whole, however long.
+        let long = [6; 2 * TAIL_BYTES_MAX];
+        other.put_slice(&long);
+        assert_eq!(other.tail(), long);
+    }
 
     #[test]
     fn order_is_kept_across_shared_and_copied_parts() {

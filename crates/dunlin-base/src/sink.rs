@@ -20,12 +20,14 @@ pub trait ByteSink {
     ///
     /// # Errors
     /// As [`ByteSink::put`].
+    #[inline]
     fn put_u8(&mut self, byte: u8) -> Result<(), SinkFull> {
         self.put(&[byte])
     }
 }
 
 impl ByteSink for Vec<u8> {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) -> Result<(), SinkFull> {
         self.extend_from_slice(bytes);
         Ok(())
@@ -34,6 +36,7 @@ impl ByteSink for Vec<u8> {
 
 /// Writes to the front of a slice and moves the slice on, as `io::Write` does.
 impl ByteSink for &mut [u8] {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) -> Result<(), SinkFull> {
         if bytes.len() > self.len() {
             return Err(SinkFull);

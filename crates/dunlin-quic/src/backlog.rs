@@ -5,6 +5,7 @@ use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 use dunlin_base::SendBuf;
+use dunlin_base::sendbuf::SHARE_BYTES_MIN;
 
 /// Slices offered to one vectored write.
 pub const SLICES_MAX: usize = 64;
@@ -40,18 +41,28 @@ impl Backlog {
     /// chunks, and empties it.
     pub fn put(&mut self, data: &mut SendBuf, mut skip: usize) {
         self.len += data.len() - skip;
-        for chunk in data.chunks() {
-            if skip >= chunk.len() {
-                skip -= chunk.len();
-            } else {
-                self.seal_tail();
-                self.chunks.push_back(chunk.slice(skip..));
-                skip = 0;
+        if data.tail().len() < SHARE_BYTES_MIN {
+            for chunk in data.chunks() {
+                self.share(chunk, &mut skip);
+            }
+            self.tail
+                .extend_from_slice(data.tail().get(skip..).unwrap_or_default());
+        } else {
+            for chunk in data.take_chunks() {
+                self.share(&chunk, &mut skip);
             }
         }
-        self.tail
-            .extend_from_slice(data.tail().get(skip..).unwrap_or_default());
         data.clear();
+    }
+
+    /// Appends what `chunk` has after `skip` bytes, which it takes from that.
+    fn share(&mut self, chunk: &Bytes, skip: &mut usize) {
+        let skipped = chunk.len().min(*skip);
+        *skip -= skipped;
+        if skipped < chunk.len() {
+            self.seal_tail();
+            self.chunks.push_back(chunk.slice(skipped..));
+        }
     }
 
     /// Fills `slices` with the first bytes, and says how many were filled.
@@ -129,7 +140,6 @@ impl Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dunlin_base::sendbuf::SHARE_BYTES_MIN;
 
     #[test]
     fn bytes_keep_their_order_through_partial_writes() {
