@@ -180,6 +180,8 @@ pub struct Consumer<K> {
     bytes: usize,
     /// Keys of all durable deliveries are recorded.
     records: bool,
+    /// It and its queue keep some memory when they are empty.
+    keeps: bool,
 }
 
 impl<K> Default for Consumer<K> {
@@ -190,11 +192,23 @@ impl<K> Default for Consumer<K> {
             acquired: VecDeque::new(),
             bytes: 0,
             records: false,
+            keeps: false,
         }
     }
 }
 
 impl<K: Key> Consumer<K> {
+    /// One that is seldom idle for long: it keeps the memory of so many deliveries, and
+    /// its queue that of some, when there are none.
+    #[must_use]
+    pub fn keeping(places: usize) -> Self {
+        Self {
+            unsettled: Window::keeping(places),
+            keeps: true,
+            ..Self::default()
+        }
+    }
+
     /// Whether the receiver names what it has by its key after a restart: the key of
     /// each durable delivery is recorded before it is sent.
     pub const fn set_recording(&mut self, records: bool) {
@@ -494,7 +508,7 @@ impl<K: Key> Consumer<K> {
 
     /// An idle session keeps no memory.
     fn release_if_idle(&self, queue: &mut Queue) {
-        if self.is_empty() && queue.is_empty() {
+        if !self.keeps && self.is_empty() && queue.is_empty() {
             queue.release();
         }
     }

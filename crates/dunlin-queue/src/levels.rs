@@ -142,6 +142,13 @@ impl Level {
 }
 
 impl Levels {
+    /// Deliveries for which it has memory at its highest level.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        let first = self.levels.first();
+        first.map_or(0, |level| level.front.capacity())
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.len
     }

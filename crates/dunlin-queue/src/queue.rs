@@ -120,6 +120,12 @@ impl Queue {
         self.levels.push_front(delivery);
     }
 
+    /// Deliveries for which it has memory.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.levels.capacity()
+    }
+
     /// Messages that wait.
     #[must_use]
     pub fn len(&self) -> usize {

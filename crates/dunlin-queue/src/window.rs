@@ -82,6 +82,12 @@ impl<K: Key, T> Window<K, T> {
         }
     }
 
+    /// Places for which it has memory.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.places.capacity()
+    }
+
     /// Values in it.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -101,6 +101,10 @@ pub(super) enum Found {
 /// two is earlier is known for half of all keys at most.
 const KEYS_MAX: u32 = 1 << 30;
 
+/// Deliveries for which a link keeps memory when it has none: the next one comes soon,
+/// and allocating for each takes longer than all else that becomes of it here.
+const KEPT_MAX: usize = 16;
+
 /// A link at its node.
 #[derive(Debug)]
 pub(crate) struct End {
@@ -155,7 +159,7 @@ impl End {
             shard,
             link,
             wants,
-            consumer: Consumer::default(),
+            consumer: Consumer::keeping(KEPT_MAX),
             last_key: 0,
             limit: 0,
             waits: false,

@@ -55,6 +55,39 @@ fn delivery(qos: QoS, seq: Option<u64>) -> Delivery {
     }
 }
 
+/// Places for which queue and consumer have memory.
+fn kept(receiver: &Receiver) -> (usize, usize) {
+    let consumer = &receiver.consumer;
+    (receiver.queue.capacity(), consumer.unsettled.capacity())
+}
+
+#[test]
+fn memory_is_kept_between_deliveries_where_that_is_wanted_and_little() {
+    let mut receiver = Receiver {
+        consumer: Consumer::keeping(16),
+        ..Receiver::default()
+    };
+    let pass = |receiver: &mut Receiver, count: u32| {
+        (0..count).for_each(|_| receiver.push(ONCE, None));
+        let keys = core::iter::from_fn(|| receiver.sent(100).map(|(key, _)| key));
+        for key in keys.collect::<Vec<_>>() {
+            receiver.settle(key, Outcome::Accepted);
+        }
+    };
+    for _ in 0..3 {
+        pass(&mut receiver, 4);
+        let (queue, consumer) = kept(&receiver);
+        assert!((4..=16).contains(&queue) && (4..=16).contains(&consumer));
+    }
+    // What many took is given back.
+    pass(&mut receiver, 100);
+    assert_eq!(kept(&receiver), (0, 0));
+    // As is all of a session that is idle.
+    let mut receiver = Receiver::default();
+    pass(&mut receiver, 4);
+    assert_eq!(kept(&receiver), (0, 0));
+}
+
 const ONCE: QoS = QoS::AtLeastOnce;
 const TWICE: QoS = QoS::ExactlyOnce;
 
