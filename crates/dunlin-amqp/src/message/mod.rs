@@ -39,4 +39,4 @@ mod typed;
 
 pub use annotating::annotate;
 pub use neutral::{from_amqp, to_mqtt};
-pub use sending::{Attempt, to_amqp};
+pub use sending::{Attempt, to_amqp, to_amqp_parts};

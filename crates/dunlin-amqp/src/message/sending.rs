@@ -28,6 +28,21 @@ pub fn to_amqp(
     attempt: Attempt,
     out: &mut (impl ByteSink + ?Sized),
 ) -> Result<(), EncodeError> {
+    let body = to_amqp_parts(message, now, attempt, out)?;
+    Ok(out.put(&body)?)
+}
+
+/// As [`to_amqp`], but for the bytes that go as they came: they follow what is written
+/// to `head`, and are given back instead of copied.
+///
+/// # Errors
+/// As [`to_amqp`].
+pub fn to_amqp_parts(
+    message: &Message,
+    now: Instant,
+    attempt: Attempt,
+    head: &mut (impl ByteSink + ?Sized),
+) -> Result<Bytes, EncodeError> {
     let none = MessageProperties::default();
     let view = View::of(message, message.properties.as_deref().unwrap_or(&none));
     let extra = message.extra.as_deref();
@@ -45,11 +60,12 @@ pub fn to_amqp(
         delivery_count: attempt.delivery_count,
     };
     let header = (header != usual).then_some(&header);
-    encode_annotated(header, None, None, out)?;
-    match original {
-        Some(bytes) => Ok(out.put(&bytes)?),
-        None => view.write(out),
+    encode_annotated(header, None, None, head)?;
+    if let Some(bytes) = original {
+        return Ok(bytes);
     }
+    view.write(head)?;
+    Ok(Bytes::new())
 }
 
 /// Milliseconds left, at least one: 0 is none for some.

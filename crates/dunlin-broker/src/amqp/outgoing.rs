@@ -2,11 +2,10 @@
 //! allow is sent; outcomes come back.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{DeliveryState, Outcome as AmqpOutcome, Value};
-use dunlin_amqp::message::{Attempt, to_amqp};
+use dunlin_amqp::message::Attempt;
 use dunlin_amqp::{Delivery as Sent, LinkId, SendError, Sending, State, Tag};
 use dunlin_base::{Form, Message, QoS};
 use dunlin_queue::{Content, Delivery, Next, Outcome, Settled, Transfer};
@@ -216,31 +215,25 @@ fn send(own: &mut Owners, c: ConnIdx, s: SessionIdx, transfer: &Transfer<u32>) -
         delivery_count: u32::from(transfer.again),
         ..Attempt::default()
     };
-    let mut bytes = Vec::with_capacity(128 + message.payload.len());
-    let encoded = to_amqp(message, own.now, attempt, &mut bytes);
+    let now = own.now;
     let (Some(session), Some(conn)) = (own.sessions.amqp_mut(s), own.conns.amqp_mut(c)) else {
         return false;
     };
     let always = matches!(&session.end, End::Outgoing { settled: true, .. });
     let settled = always || transfer.qos == QoS::AtMostOnce;
-    if encoded.is_err() {
-        settle(own, s, key, Outcome::Rejected);
-        return true;
-    }
     let sending = Sending::new(Tag::from(u64::from(key)), settled);
-    let (link, len) = (session.link, bytes.len());
-    let sent = conn.engine.send(link, &sending, &[], &bytes.into());
-    conn.written += if sent.is_ok() { len } else { 0 };
+    let link = session.link;
+    let sent = conn.send(link, &sending, message, now, attempt);
     own.conns.touch(c);
     match sent {
-        Ok(_) => {
+        Ok(()) => {
             own.stats.note_sent(transfer.qos);
             if settled {
                 settle(own, s, key, Outcome::Accepted);
             }
             true
         }
-        // Too large for this client: as if it had been delivered.
+        // Too large for this client, or not to be written: as if it had been delivered.
         Err(SendError::MessageSize) => {
             settle(own, s, key, Outcome::Rejected);
             true

@@ -9,9 +9,10 @@ use core::num::NonZeroU64;
 use core::ops::{Deref, DerefMut};
 
 use dunlin_amqp::filter::Filters;
-use dunlin_amqp::{Body, Connection, Delivery, LinkId, SessionId, State};
+use dunlin_amqp::message::{Attempt, to_amqp_parts};
+use dunlin_amqp::{Body, Connection, Delivery, LinkId, SendError, Sending, SessionId, State};
 use dunlin_base::transport::{NetCommandKind, Peer};
-use dunlin_base::{ConnId, Instant, Message, ShardId, StreamId, Text};
+use dunlin_base::{ConnId, Form, Instant, Message, ShardId, StreamId, Text};
 use dunlin_queue::{Consumer, Queue, Window};
 use dunlin_sasl::Mechanism;
 use dunlin_sasl::server::{Exchange, Question};
@@ -73,7 +74,12 @@ pub(crate) struct AmqpConn {
     pub(crate) given: usize,
     /// Bytes of messages given to the engine since the last flush.
     pub(crate) written: usize,
+    /// Room for what is written in front of a message that goes as it came.
+    pub(crate) head: Vec<u8>,
 }
+
+/// Most of that room which is kept: a header takes less.
+const HEAD_BYTES_MAX: usize = 64;
 
 /// Deliveries of a client that are not settled and do not count as unfinished.
 const UNSETTLED_FREE: usize = 1024;
@@ -112,6 +118,7 @@ impl AmqpConn {
             transactions: BTreeMap::new(),
             given: 0,
             written: 0,
+            head: Vec::new(),
         }
     }
 }
@@ -129,6 +136,33 @@ impl AmqpConn {
         if self.engine.credit(link) == 0 && self.engine.link_credit(link) > 0 {
             self.waiting.for_window(link);
         }
+    }
+
+    /// Sends a message on a link. One that cannot be written is too large.
+    pub(crate) fn send(
+        &mut self,
+        link: LinkId,
+        sending: &Sending<'_>,
+        message: &Message,
+        now: Instant,
+        attempt: Attempt,
+    ) -> Result<(), SendError> {
+        self.head.clear();
+        let extra = message.extra.as_ref();
+        let encoded = extra.and_then(|extra| extra.encoded.as_ref());
+        if encoded.is_none_or(|encoded| encoded.form != Form::Amqp) {
+            self.head.reserve(128 + message.payload.len());
+        }
+        let body = to_amqp_parts(message, now, attempt, &mut self.head);
+        let mut body = body.map_err(|_| SendError::MessageSize)?;
+        if self.head.len() > HEAD_BYTES_MAX && body.is_empty() {
+            body = core::mem::take(&mut self.head).into();
+        }
+        let len = self.head.len() + body.len();
+        let sent = self.engine.send(link, sending, &self.head, &body);
+        self.head.shrink_to(HEAD_BYTES_MAX);
+        self.written += if sent.is_ok() { len } else { 0 };
+        sent.map(|_| ())
     }
 
     /// Bytes on their way out.

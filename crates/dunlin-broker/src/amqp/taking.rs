@@ -5,15 +5,15 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{DeliveryState, Received};
-use dunlin_amqp::message::{Attempt, to_amqp};
+use dunlin_amqp::message::Attempt;
 use dunlin_amqp::{Delivery as Sent, LinkId, SendError, Sending, State, Tag};
-use dunlin_base::{Instant, QoS, ShardId};
+use dunlin_base::{QoS, ShardId};
 use dunlin_queue::Outcome;
 
 use crate::amqp::outgoing::{annotations_of, outcome_of};
 use crate::amqp::state::{Again, Drain, End, Handed};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::owners::Owners;
+use crate::owners::{Later, Owners};
 use crate::queues::calls::{Call, Place};
 
 /// Messages that need no outcome and wait at their link for its transport.
@@ -100,8 +100,21 @@ pub(super) fn deliver(own: &mut Owners, link: SessionRef, handed: Handed) {
     } else {
         taking.last_key = handed.key;
         taking.handed.push_back(handed);
+        // All that come in a row are sent together.
+        if is_next_for(own, link) {
+            return;
+        }
     }
     pump(own, link.at);
+}
+
+/// Whether what this shard does next is to give another new message to a link.
+fn is_next_for(own: &Owners, at: SessionRef) -> bool {
+    let next = own.later.front();
+    matches!(
+        next,
+        Some(Later::Call(Call::Deliver { link, resumed: false, .. })) if *link == at
+    )
 }
 
 /// The node has nothing more for the credit that the link had.
@@ -146,7 +159,6 @@ fn send_again(own: &mut Owners, s: SessionIdx) -> bool {
     let Some(again) = taking.again.front() else {
         return false;
     };
-    let mut bytes = Vec::new();
     let sending = |key: u32, state, settled| Sending {
         resume: true,
         state: Some(state),
@@ -155,25 +167,22 @@ fn send_again(own: &mut Owners, s: SessionIdx) -> bool {
     let sent = match again {
         Again::Settled(key, state) => {
             let sending = sending(*key, state.get(), true);
-            conn.engine.send(id, &sending, &[], &Bytes::new())
+            let sent = conn.engine.send(id, &sending, &[], &Bytes::new());
+            sent.map(|_| ())
         }
-        Again::Message(handed) => match write(handed, now, &mut bytes) {
-            true => {
-                let sending = sending(handed.key, START, false);
-                conn.engine.send(id, &sending, &bytes, &Bytes::new())
-            }
-            false => Err(SendError::MessageSize),
-        },
+        Again::Message(handed) => {
+            let sending = sending(handed.key, START, false);
+            conn.send(id, &sending, &handed.message, now, attempt(handed))
+        }
     };
     let refused = match sent {
-        Ok(_) => None,
+        Ok(()) => None,
         Err(SendError::MessageSize) => again.message().map(|_| again.key()),
         Err(_) => {
             conn.note_window(id);
             return false;
         }
     };
-    conn.written += bytes.len();
     let cost = again.message().map_or(0, |message| message.cost());
     taking.bytes = taking.bytes.saturating_sub(cost);
     taking.again.pop_front();
@@ -184,14 +193,12 @@ fn send_again(own: &mut Owners, s: SessionIdx) -> bool {
     true
 }
 
-/// The sections of a message; `false`: it cannot be written.
-fn write(handed: &Handed, now: Instant, bytes: &mut Vec<u8>) -> bool {
-    let attempt = Attempt {
+/// What the header of a message says of this delivery.
+fn attempt(handed: &Handed) -> Attempt {
+    Attempt {
         delivery_count: u32::from(handed.failed),
         first_acquirer: handed.failed == 0 && !handed.again,
-    };
-    bytes.reserve(128 + handed.message.payload.len());
-    to_amqp(&handed.message, now, attempt, bytes).is_ok()
+    }
 }
 
 /// Has the node hand over messages once more.
@@ -235,16 +242,9 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
         conn.waiting.for_transport(id);
         return false;
     }
-    let mut bytes = Vec::new();
-    let is_written = write(handed, now, &mut bytes);
-    let len = bytes.len();
     let sending = Sending::new(Tag::from(u64::from(handed.key)), taking.settled);
-    let sent = match is_written {
-        true => conn.engine.send(id, &sending, &[], &bytes.into()),
-        false => Err(SendError::MessageSize),
-    };
-    let refused = match sent {
-        Ok(_) => false,
+    let refused = match conn.send(id, &sending, &handed.message, now, attempt(handed)) {
+        Ok(()) => false,
         // Too large for this client, or not to be written.
         Err(SendError::MessageSize) => true,
         // It goes on when the window opens or credit comes.
@@ -253,7 +253,6 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
             return false;
         }
     };
-    conn.written += if refused { 0 } else { len };
     let Some(handed) = taking.handed.pop_front() else {
         return false;
     };

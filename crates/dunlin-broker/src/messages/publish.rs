@@ -154,8 +154,8 @@ pub(crate) fn place_dead(
 }
 
 /// The queue with this address, or its shard.
-fn find_queue(own: &Owners, address: &str) -> Matches {
-    let mut found = Matches::default();
+fn find_queue(own: &mut Owners, address: &str) -> Matches {
+    let mut found = own.routing.take_spare();
     let home = ShardId(home_shard(address, own.config.shards));
     if home != own.config.shard {
         let wanted = Wanted {

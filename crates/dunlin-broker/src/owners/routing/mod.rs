@@ -108,6 +108,11 @@ impl Routing {
         finder.found
     }
 
+    /// Empty lists, with the room of earlier ones.
+    pub(crate) fn take_spare(&mut self) -> Matches {
+        core::mem::take(&mut self.spare)
+    }
+
     /// Takes back lists for their room.
     pub(crate) fn recycle(&mut self, mut found: Matches) {
         // Mostly taken out by who used them.
