@@ -78,6 +78,9 @@ impl Unsettled {
     }
 }
 
+/// Deliveries for which a session keeps memory, each way, when none is unsettled.
+const KEPT_MAX: usize = 16;
+
 /// One end of a session.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -110,7 +113,7 @@ impl Session {
             windows: Windows::new(incoming_window),
             links: Links::default(),
             outgoing: Outgoing::new(id),
-            received: Window::default(),
+            received: Window::keeping(KEPT_MAX),
             last_received: None,
             dispositions: Dispositions::default(),
             flows: Vec::new(),

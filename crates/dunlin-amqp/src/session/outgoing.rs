@@ -10,7 +10,7 @@ use dunlin_amqp_codec::{DeliveryState, ReceiverSettleMode, SerialNumber, Transfe
 use dunlin_queue::Window;
 
 use super::windows::Windows;
-use super::{Session, Unsettled};
+use super::{KEPT_MAX, Session, Unsettled};
 use crate::error::SendError;
 use crate::event::Event;
 use crate::ids::{LinkId, SessionId};
@@ -248,7 +248,7 @@ impl Outgoing {
     pub(super) fn new(session: SessionId) -> Self {
         Self {
             session,
-            unsettled: Window::default(),
+            unsettled: Window::keeping(KEPT_MAX),
             next_id: FIRST,
             held: VecDeque::new(),
             was_refused: false,

@@ -15,7 +15,7 @@ use crate::access::Action;
 use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
 use crate::amqp::filters::{self, Entries};
 use crate::amqp::outcome::top_up;
-use crate::amqp::state::{End, Origin, PendingAttach};
+use crate::amqp::state::{End, OPEN_KEPT_MAX, Origin, PendingAttach};
 use crate::amqp::{nodes, outgoing, redirecting, requests, resuming, transactions, wanting};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::memory::Part;
@@ -130,7 +130,7 @@ fn attach_incoming(
     }
     let end = End::Incoming {
         topic: topic.map(Text::from),
-        open: Window::default(),
+        open: Window::keeping(OPEN_KEPT_MAX),
         credit: 0,
         pace: None,
     };

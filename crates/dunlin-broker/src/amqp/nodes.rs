@@ -19,7 +19,7 @@ use crate::amqp::attaching::{self, Refusal, create, refusal};
 use crate::amqp::outcome::allow;
 use crate::amqp::outgoing::outcome_of;
 use crate::amqp::pace::Pace;
-use crate::amqp::state::{Attachment, End, Handed, Taking};
+use crate::amqp::state::{Attachment, End, Handed, OPEN_KEPT_MAX, Taking};
 use crate::amqp::taking::{self, is_taking, say, want_again};
 use crate::amqp::wanting::{self, Wanted};
 use crate::amqp::{filters, resuming};
@@ -100,7 +100,7 @@ fn end_of(wants: Use, address: &Text) -> End {
     match wants {
         Use::Send => End::Incoming {
             topic: Some(address.clone()),
-            open: Window::default(),
+            open: Window::keeping(OPEN_KEPT_MAX),
             credit: 0,
             pace: Some(Pace::default()),
         },

@@ -87,6 +87,9 @@ const UNSETTLED_FREE: usize = 1024;
 /// What each of the others takes.
 const UNSETTLED_BYTES: usize = 160;
 
+/// Messages without an outcome for which a link keeps memory when it has none.
+pub(crate) const OPEN_KEPT_MAX: usize = 16;
+
 /// An exchange of SASL.
 #[derive(Debug)]
 pub(crate) struct Sasl {
