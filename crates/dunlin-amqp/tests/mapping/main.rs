@@ -9,8 +9,8 @@ mod round_trips;
 
 use bytes::Bytes;
 use dunlin_amqp::codec;
-use dunlin_amqp::message::{Attempt, from_amqp, to_amqp, to_mqtt};
-use dunlin_base::{Instant, Message, Text};
+use dunlin_amqp::message::{Attempt, from_amqp, to_amqp, to_amqp_parts, to_mqtt};
+use dunlin_base::{Form, Instant, Message, Text};
 
 /// When all messages are sent and received.
 pub(crate) const NOW: Instant = Instant::from_micros(1_800_000_000_123_456);
@@ -19,6 +19,15 @@ pub(crate) const NOW: Instant = Instant::from_micros(1_800_000_000_123_456);
 pub(crate) fn sent(message: &Message) -> Bytes {
     let mut out = Vec::new();
     to_amqp(message, NOW, Attempt::default(), &mut out).expect("room");
+    let mut head = Vec::new();
+    let body = to_amqp_parts(message, NOW, Attempt::default(), &mut head).expect("room");
+    assert_eq!([&head, &*body].concat(), out, "in two parts it is the same");
+    // What came as AMQP is shared, not copied.
+    let extra = message.extra.as_ref();
+    let encoded = extra.and_then(|extra| extra.encoded.as_ref());
+    if let Some(encoded) = encoded.filter(|it| it.form == Form::Amqp) {
+        assert_eq!(body.as_ptr(), encoded.bytes.as_ptr());
+    }
     Bytes::from(out)
 }
 
