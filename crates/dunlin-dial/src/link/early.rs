@@ -195,6 +195,14 @@ impl Early {
         }
     }
 
+    /// A connection ends, and perhaps the process after it: what it brought is to be
+    /// in the file.
+    pub(super) fn settle(&self) {
+        if let Some(scope) = &self.scope {
+            scope.settle();
+        }
+    }
+
     /// The connection is gone; `by_server`: the server ended it. Tells whether
     /// it is worth another attempt at once: nothing was ever heard of the
     /// server, or it gave no answer to an opening with more behind it.

@@ -243,6 +243,7 @@ impl<W: Watch> Link<W> {
     /// A connection ended.
     pub fn closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
         self.upgrade.closed(now, conn);
+        self.early.settle();
         match &mut self.state {
             State::Dialing(dialing) => dialing.closed(conn, cause),
             State::Open(open) | State::Closing(open) if open.conn == conn => {
@@ -415,6 +416,7 @@ impl<W: Watch> Link<W> {
     }
 
     fn start_closing(&mut self) {
+        self.early.settle();
         self.state = match core::mem::replace(&mut self.state, State::Idle) {
             State::Open(open) => State::Closing(open),
             other => other,

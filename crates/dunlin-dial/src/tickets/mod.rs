@@ -2,8 +2,8 @@
 //! is started again resumes where the one before ended.
 //!
 //! The file is replaced in one step, under a lock that processes share. What
-//! is taken out is gone from it before it is used. No connection waits for the
-//! disk: a thread brings to it what is new.
+//! is taken out is gone from it before it is used. No connection waits for what
+//! is new: a thread puts it into the file, and brings that to the disk.
 
 #[cfg(test)]
 mod corpus;
@@ -28,7 +28,7 @@ use crate::protocol::Protocol;
 use crate::url::Url;
 pub(crate) use format::PathRtt;
 use format::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, ITEM_BYTES_MAX, TICKETS_MAX, TOKENS_MAX};
-use syncer::Syncer;
+use syncer::{Change, Changes, Syncer};
 
 /// How long to wait for another process that works on the file. It needs
 /// milliseconds; one that was stopped in between must not stop this one.
@@ -52,23 +52,23 @@ pub struct TicketFile {
 struct Place {
     path: PathBuf,
     notice: Option<String>,
-    /// Begun by the first change that must survive a power cut; `None`: there
-    /// can be no thread, and such a change waits for the system's own pace.
-    syncer: OnceLock<Option<Syncer>>,
+    changes: Arc<Changes>,
+    /// Begun by the first change that may wait.
+    syncer: OnceLock<Syncer>,
 }
 
 impl Place {
-    fn sync(&self) {
-        let syncer = self.syncer.get_or_init(|| {
-            let begun = Syncer::new(&self.path);
-            if let Err(error) = &begun {
-                tracing::warn!(%error, "no thread to bring tickets to the disk");
-            }
-            begun.ok()
-        });
-        if let Some(syncer) = syncer {
-            syncer.ask();
-        }
+    /// Has a change made that no connection waits for, and that should survive a
+    /// power cut.
+    fn change_soon(&self, change: Change) {
+        let begin = || Syncer::new(&self.path, Arc::clone(&self.changes));
+        self.syncer.get_or_init(begin).ask(change);
+    }
+
+    /// What is in the file, when all changes that wait are made.
+    fn read(&self) -> io::Result<(Vec<Entry>, Option<String>)> {
+        self.changes.make();
+        read(&self.path)
     }
 }
 
@@ -91,6 +91,7 @@ impl TicketFile {
             shared: Arc::new(Place {
                 path,
                 notice,
+                changes: Arc::default(),
                 syncer: OnceLock::new(),
             }),
         })
@@ -127,7 +128,7 @@ pub(crate) struct Scope {
 impl Scope {
     /// Where the server was found the last time, and how far away.
     pub(crate) fn place(&self) -> (Option<SocketAddr>, Option<PathRtt>) {
-        let Ok((entries, _)) = read(&self.place.path) else {
+        let Ok((entries, _)) = self.place.read() else {
             return (None, None);
         };
         let entry = entries.into_iter().find(|e| e.scope == self.name);
@@ -137,70 +138,99 @@ impl Scope {
     /// The server was found there. What is known of the way to another address
     /// is forgotten.
     pub(crate) fn found(&self, addr: SocketAddr) {
-        if self.place().0 != Some(addr) {
-            self.change("remember an address", Sync::Soon, |entry| {
+        self.change_soon("remember an address", move |entry| {
+            let is_new = entry.addr != Some(addr);
+            if is_new {
                 (entry.addr, entry.rtt) = (Some(addr), None);
-            });
-        }
+            }
+            is_new
+        });
     }
 
     /// So long takes a round trip to where the server was found.
     pub(crate) fn measured(&self, rtt: PathRtt) {
-        self.change("remember a round-trip time", Sync::Soon, |entry| {
+        self.change_soon("remember a round-trip time", move |entry| {
             entry.rtt = Some(rtt);
+            true
         });
     }
 
-    /// Changes the entry under the lock; `None`: nothing was changed.
-    fn change<R>(&self, what: &str, sync: Sync, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
-        let result = self.try_change(f);
-        if let Err(error) = &result {
-            let path = self.place.path.display();
-            tracing::warn!(%path, %error, "cannot {what}");
-        } else if sync == Sync::Soon {
-            self.place.sync();
-        }
-        result.ok()
+    /// Waits until what is new is in the file: the process may end.
+    pub(crate) fn settle(&self) {
+        self.place.changes.make();
     }
 
-    fn try_change<R>(&self, f: impl FnOnce(&mut Entry) -> R) -> io::Result<R> {
-        let path = &self.place.path;
-        let _lock = lock(path)?;
-        let (mut entries, notice) = read(path)?;
-        if let Some(notice) = notice {
-            tracing::warn!("{notice}");
-        }
-        let mut entry = match entries.iter().position(|e| e.scope == self.name) {
-            Some(at) => entries.remove(at),
-            None => Entry {
-                scope: self.name.clone(),
-                ..Entry::default()
-            },
-        };
-        entry.used = seconds();
-        let result = f(&mut entry);
-        bound(&mut entry.tickets, TICKETS_MAX);
-        bound(&mut entry.tokens, TOKENS_MAX);
-        entries.push(entry);
-        write(path, &entries)?;
-        Ok(result)
+    /// Has the entry changed by a thread, unless `f` says that it is as it was.
+    fn change_soon(&self, what: &'static str, f: impl FnOnce(&mut Entry) -> bool + Send + 'static) {
+        let (path, name) = (self.place.path.clone(), self.name.clone());
+        self.place.change_soon(Box::new(move || {
+            change(&path, &name, what, |entry| f(entry).then_some(()));
+        }));
     }
+
+    /// Takes something out of the entry, which needs not survive a power cut: a server
+    /// takes a ticket once, and refuses it if a power cut brings it back.
+    fn take_out<R>(&self, what: &str, f: impl FnOnce(&mut Entry) -> Option<R>) -> Option<R> {
+        self.place.changes.make();
+        change(&self.place.path, &self.name, what, f)
+    }
+}
+
+/// Changes an entry under the lock; `None`: nothing was changed.
+fn change<R>(
+    path: &Path,
+    name: &str,
+    what: &str,
+    f: impl FnOnce(&mut Entry) -> Option<R>,
+) -> Option<R> {
+    let result = try_change(path, name, f);
+    if let Err(error) = &result {
+        tracing::warn!(path = %path.display(), %error, "cannot {what}");
+    }
+    result.ok().flatten()
+}
+
+fn try_change<R>(
+    path: &Path,
+    name: &str,
+    f: impl FnOnce(&mut Entry) -> Option<R>,
+) -> io::Result<Option<R>> {
+    let _lock = lock(path)?;
+    let (mut entries, notice) = read(path)?;
+    if let Some(notice) = notice {
+        tracing::warn!("{notice}");
+    }
+    let mut entry = match entries.iter().position(|e| e.scope == name) {
+        Some(at) => entries.remove(at),
+        None => Entry {
+            scope: name.to_owned(),
+            ..Entry::default()
+        },
+    };
+    let Some(result) = f(&mut entry) else {
+        return Ok(None);
+    };
+    entry.used = seconds();
+    bound(&mut entry.tickets, TICKETS_MAX);
+    bound(&mut entry.tokens, TOKENS_MAX);
+    entries.push(entry);
+    write(path, &entries)?;
+    Ok(Some(result))
 }
 
 impl SessionTickets for Scope {
     fn insert(&self, ticket: Vec<u8>) {
         if ticket.len() <= ITEM_BYTES_MAX {
-            self.change("store a session ticket", Sync::Soon, |entry| {
+            self.change_soon("store a session ticket", |entry| {
                 entry.tickets.push(ticket);
+                true
             });
         }
     }
 
     fn take(&self) -> Option<Vec<u8>> {
         // The newest is good for longest.
-        self.change("take a session ticket", Sync::Never, |entry| {
-            entry.tickets.pop()
-        })?
+        self.take_out("take a session ticket", |entry| entry.tickets.pop())
     }
 }
 
@@ -208,22 +238,16 @@ impl AddressTokens for Scope {
     fn insert(&self, _: &str, token: Bytes) {
         if token.len() <= ITEM_BYTES_MAX {
             let token = token.to_vec();
-            self.change("store an address token", Sync::Soon, |entry| {
+            self.change_soon("store an address token", |entry| {
                 entry.tokens.push(token);
+                true
             });
         }
     }
 
     fn take(&self, _: &str) -> Option<Bytes> {
-        let (entries, _) = read(&self.place.path).ok()?;
-        let found = entries.iter().find(|e| e.scope == self.name)?;
-        if found.tokens.is_empty() {
-            return None;
-        }
-        let token = self.change("take an address token", Sync::Never, |entry| {
-            entry.tokens.pop()
-        })??;
-        Some(token.into())
+        let token = self.take_out("take an address token", |entry| entry.tokens.pop());
+        token.map(Bytes::from)
     }
 }
 
@@ -269,16 +293,6 @@ fn is_exposed(file: &File) -> io::Result<bool> {
 #[cfg(not(unix))]
 fn is_exposed(_: &File) -> io::Result<bool> {
     Ok(false)
-}
-
-/// Whether a change is brought to the disk at once.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Sync {
-    /// What was given to us should survive a power cut.
-    Soon,
-    /// What was taken need not: a server takes a ticket once, and refuses it if
-    /// a power cut brings it back.
-    Never,
 }
 
 /// Replaces the file in one step: when the process dies it holds either the
@@ -353,6 +367,7 @@ mod tests {
         AddressTokens::insert(&*one, "host", Bytes::from_static(b"token"));
         let addr = "192.0.2.1:14567".parse().expect("an address");
         one.found(addr);
+        one.settle();
         // As another process finds it.
         let again = scope(dir.path(), "a");
         assert_eq!(again.place(), (Some(addr), None));
@@ -361,7 +376,9 @@ mod tests {
             network: "n".into(),
         };
         again.measured(rtt.clone());
+        again.settle();
         one.found(addr);
+        one.settle();
         assert_eq!(again.place(), (Some(addr), Some(rtt)));
         assert_eq!(SessionTickets::take(&*other), None);
         let tickets: Vec<_> = core::iter::from_fn(|| SessionTickets::take(&*again)).collect();
@@ -376,6 +393,40 @@ mod tests {
             Some(&b"token"[..])
         );
         assert_eq!(AddressTokens::take(&*one, "host"), None);
+    }
+
+    #[test]
+    fn no_connection_waits_for_a_file_that_another_process_holds() {
+        let dir = tempfile::tempdir().expect("directory");
+        let one = scope(dir.path(), "a");
+        let held = lock(&dir.path().join("tickets")).expect("locked");
+        for n in 0..3 {
+            SessionTickets::insert(&*one, vec![n]);
+        }
+        AddressTokens::insert(&*one, "host", Bytes::from_static(b"token"));
+        drop(held);
+        one.settle();
+        // As another process finds it.
+        let again = scope(dir.path(), "a");
+        let tickets: Vec<_> = core::iter::from_fn(|| SessionTickets::take(&*again)).collect();
+        assert_eq!(tickets, [[2], [1], [0]]);
+        assert!(AddressTokens::take(&*again, "host").is_some());
+    }
+
+    #[test]
+    fn what_is_new_is_in_the_file_when_the_last_user_is_gone() {
+        let dir = tempfile::tempdir().expect("directory");
+        for n in 0..2 * TICKETS_MAX as u8 {
+            // Also of what was given just before.
+            let one = scope(dir.path(), "a");
+            SessionTickets::insert(&*one, vec![n]);
+            AddressTokens::insert(&*one, "host", Bytes::from_static(b"token"));
+        }
+        let last = scope(dir.path(), "a");
+        let newest = 2 * TICKETS_MAX as u8 - 1;
+        assert_eq!(SessionTickets::take(&*last), Some(vec![newest]));
+        let rest = core::iter::from_fn(|| SessionTickets::take(&*last)).count();
+        assert_eq!(rest, TICKETS_MAX - 1);
     }
 
     #[test]
@@ -434,6 +485,7 @@ mod tests {
         let path = dir.path().join("tickets");
         let scope = scope(dir.path(), "a");
         SessionTickets::insert(&*scope, b"ticket".to_vec());
+        scope.settle();
         assert_eq!(TicketFile::open(&path).expect("good").notice(), None);
         let whole = fs::read(&path).expect("read");
         let long = vec![0; FILE_BYTES_MAX + 1];
@@ -450,6 +502,7 @@ mod tests {
             let mode = || fs::metadata(&path).expect("there").permissions().mode() & 0o777;
             assert_eq!(mode(), 0o600);
             SessionTickets::insert(&*scope, b"ticket".to_vec());
+            scope.settle();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
             let file = TicketFile::open(&path).expect("begun again");
             assert!(file.notice().is_some_and(|n| n.contains("others")));
