@@ -132,10 +132,17 @@ impl SendBuf {
     }
 
     fn seal_tail(&mut self) {
-        if !self.tail.is_empty() {
-            let tail = Bytes::from(core::mem::take(&mut self.tail));
-            self.chunk_bytes += tail.len();
-            self.chunks.push(tail);
+        if self.tail.is_empty() {
+            return;
+        }
+        self.chunk_bytes += self.tail.len();
+        // A chunk keeps the capacity of its tail, and may wait for long: one that is
+        // filled by less than half is copied.
+        if self.tail.len() < self.tail.capacity() / 2 {
+            self.chunks.push(Bytes::copy_from_slice(&self.tail));
+            self.tail.clear();
+        } else {
+            self.chunks.push(core::mem::take(&mut self.tail).into());
         }
     }
 }
@@ -181,6 +188,22 @@ mod tests {
         let long = [6; 2 * TAIL_BYTES_MAX];
         other.put_slice(&long);
         assert_eq!(other.tail(), long);
+    }
+
+    #[test]
+    fn a_chunk_that_waits_keeps_little_more_than_its_bytes() {
+        let mut buf = SendBuf::new();
+        buf.put_slice(&[1; KEEP_BYTES_MAX]);
+        buf.clear();
+        buf.put_slice(&[2; SHARE_BYTES_MIN]);
+        let room = buf.tail().as_ptr();
+        let chunks = buf.take_chunks();
+        assert_eq!(chunks, [vec![2; SHARE_BYTES_MIN]]);
+        assert_ne!(chunks[0].as_ptr(), room);
+        // One that is full is not copied.
+        buf.put_slice(&[3; TAIL_BYTES_MAX]);
+        let room = buf.tail().as_ptr();
+        assert_eq!(buf.take_chunks()[0].as_ptr(), room);
     }
 
     #[test]
