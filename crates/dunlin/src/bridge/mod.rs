@@ -7,7 +7,7 @@
 mod ends;
 mod known;
 mod pump;
-mod route;
+pub(crate) mod route;
 mod run;
 pub(crate) mod stats;
 
@@ -69,6 +69,7 @@ impl Bridges {
             name: Arc::clone(&runner.name),
             session: runner.config.has_out().then(|| runner.config.local_id()),
             stats: Arc::clone(&runner.stats),
+            wanted: runner.wanted.clone(),
         });
         let views = views.collect();
         let (stop, stopped) = watch::channel(false);
@@ -120,6 +121,7 @@ fn runner(
         stats: Arc::new(Stats::default()),
         known: Known::new(dir, &bridge.name),
         shard: shard.clone(),
+        wanted: watch::Sender::default(),
     }))
 }
 

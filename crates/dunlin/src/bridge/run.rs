@@ -19,7 +19,7 @@ use super::ends::{Ends, Plan};
 use super::known::{Filters, Known};
 use super::pump::{Ended, Pump, Source};
 use super::route::{Route, Way};
-use super::stats::Stats;
+use super::stats::{Stats, Wanted};
 use crate::config::bridge::Bridge;
 use crate::daemon::mailbox::{Address, Mail};
 use crate::daemon::query::Query;
@@ -47,7 +47,12 @@ pub(super) struct Runner {
     pub(super) known: Known,
     /// The shard that publishes its state.
     pub(super) shard: Address,
+    /// What operators want of it.
+    pub(super) wanted: watch::Sender<Wanted>,
 }
+
+/// How long this broker keeps what waits for a bridge that is paused.
+const PAUSED_EXPIRY: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// How many of the connections to the other broker are there.
 struct Presence {
@@ -66,23 +71,60 @@ impl Runner {
         };
         self.announce(false);
         let mut failures = 0;
-        loop {
+        let mut wanted = self.wanted.subscribe();
+        while self.is_wanted(&mut stop, &mut wanted).await {
             let began = Instant::now();
-            self.once(stop.clone()).await;
+            let is_ordered = self.round(&mut stop, &mut wanted).await;
             if self.stats.set_connected(false) {
                 self.announce(false);
             }
-            failures = if began.elapsed() > LASTED {
-                1
-            } else {
-                failures + 1
+            failures = match (is_ordered, began.elapsed() > LASTED) {
+                (true, _) => continue,
+                (false, true) => 1,
+                (false, false) => failures + 1,
             };
             let wait = backoff.wait(failures, (random_u64() >> 32) as u32);
-            let stopped = timeout(wait, stop.wait_for(|stop| *stop)).await;
-            if stopped.is_ok() {
-                return;
+            tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => return,
+                _ = wanted.changed() => failures = 0,
+                () = tokio::time::sleep(wait) => {}
             }
         }
+    }
+
+    /// Waits while the bridge is paused; `false`: it is to stop.
+    async fn is_wanted(
+        &self,
+        stop: &mut watch::Receiver<bool>,
+        wanted: &mut watch::Receiver<Wanted>,
+    ) -> bool {
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => false,
+            // It has a sender as long as the bridge.
+            running = wanted.wait_for(|wanted| !wanted.paused) => running.is_ok(),
+        }
+    }
+
+    /// Runs until a client is closed for good, or the bridge is to stop or to begin
+    /// again; whether that is what it is to do.
+    async fn round(
+        self: &Arc<Self>,
+        stop: &mut watch::Receiver<bool>,
+        wanted: &mut watch::Receiver<Wanted>,
+    ) -> bool {
+        wanted.borrow_and_update();
+        let (end, ended) = watch::channel(false);
+        let mut once = core::pin::pin!(self.once(ended));
+        tokio::select! {
+            () = &mut once => return false,
+            _ = stop.wait_for(|stop| *stop) => {}
+            _ = wanted.changed() => {}
+        }
+        // Those who listen end.
+        let _ = end.send(true);
+        once.await;
+        true
     }
 
     /// Says on `$SYS` whether the bridge is connected.
@@ -98,10 +140,12 @@ impl Runner {
             Ok(ends) => ends,
             Err(error) => {
                 tracing::error!(bridge = &*self.name, %error, "a bridge cannot start");
+                self.stats.failed(&error);
                 return;
             }
         };
         let mut others = JoinSet::new();
+        let remote = ends.remote().count();
         let clients = self.watch_all(&mut ends, &mut others);
         let mut pumps = JoinSet::new();
         let sources = self.carry(ends, &stop, &mut pumps, &mut others);
@@ -130,8 +174,16 @@ impl Runner {
         pumps.shutdown().await;
         others.shutdown().await;
         let mut leaving = JoinSet::new();
-        for client in clients {
-            leaving.spawn(async move { client.disconnect().await });
+        let is_paused = self.wanted.borrow().paused;
+        for (number, client) in clients.into_iter().enumerate() {
+            // Behind those of the other broker are those of this one.
+            let keeps = is_paused && number >= remote;
+            leaving.spawn(async move {
+                match keeps {
+                    true => client.disconnect_and_keep_session(PAUSED_EXPIRY).await,
+                    false => client.disconnect().await,
+                }
+            });
         }
         let left = async { while leaving.join_next().await.is_some() {} };
         let _ = timeout(LEAVE_MAX, left).await;
@@ -221,6 +273,7 @@ impl Runner {
             };
             if let Err(error) = subscribe_all(&client, subscriptions, stale).await {
                 tracing::warn!(bridge = &*self.name, %error, "a bridge cannot subscribe");
+                self.stats.failed(&error);
                 return Ended::Closed;
             }
         }
@@ -278,6 +331,7 @@ impl Runner {
 
     fn note_loss(&self, cause: &DisconnectCause) {
         tracing::warn!(bridge = &*self.name, %cause, "a bridge is not connected");
+        self.stats.failed(cause);
     }
 
     /// Says at the other broker that the bridge goes, if that is there.

@@ -2,7 +2,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use tokio::sync::watch;
 
 use super::route::{Dropped, Way};
 use crate::metrics::text::Exposition;
@@ -20,16 +23,64 @@ pub(crate) struct Stats {
     dropped: [AtomicU64; Dropped::ALL.len()],
     /// From a message to its acknowledgement by the other broker, smoothed; 0: none yet.
     rtt_micros: AtomicU64,
+    /// What went wrong last, and when.
+    error: Mutex<Option<(SystemTime, String)>>,
+}
+
+/// Longest text of what went wrong.
+const ERROR_CHARS_MAX: usize = 256;
+
+/// What operators want of a bridge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// It is not connected until this is taken back.
+    pub(crate) paused: bool,
+    /// It begins again when this changes.
+    pub(crate) attempt: u64,
 }
 
 impl Stats {
+    /// Something went wrong.
+    pub(super) fn failed(&self, error: &dyn core::fmt::Display) {
+        let text = error.to_string().chars().take(ERROR_CHARS_MAX).collect();
+        let mut last = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((SystemTime::now(), text));
+    }
+
+    /// What went wrong last, and when.
+    pub(crate) fn error(&self) -> Option<(SystemTime, String)> {
+        let last = self.error.lock();
+        last.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Connections that the other broker has accepted.
+    pub(crate) fn connects(&self) -> u64 {
+        self.connects.load(Relaxed)
+    }
+
+    /// Messages carried one way.
+    pub(crate) fn messages(&self, way: Way) -> u64 {
+        let total = self.messages.get(way as usize);
+        total.map_or(0, |total| total.load(Relaxed))
+    }
+
+    /// Messages that were not carried.
+    pub(crate) fn messages_dropped(&self) -> u64 {
+        self.dropped.iter().map(|total| total.load(Relaxed)).sum()
+    }
+
+    /// From a message to its acknowledgement, smoothed.
+    pub(crate) fn rtt_micros(&self) -> Option<u64> {
+        Some(self.rtt_micros.load(Relaxed)).filter(|rtt| *rtt > 0)
+    }
+
     /// All connections are there, or not; tells whether that is new.
     pub(super) fn set_connected(&self, connected: bool) -> bool {
         self.connected.swap(connected, Relaxed) != connected
     }
 
     /// Whether all connections are there.
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.connected.load(Relaxed)
     }
 
@@ -74,6 +125,8 @@ pub(crate) struct View {
     /// Client identifier of the session in which messages wait, if any do.
     pub(crate) session: Option<String>,
     pub(crate) stats: Arc<Stats>,
+    /// What operators want of it.
+    pub(crate) wanted: watch::Sender<Wanted>,
 }
 
 /// Writes the metrics of a bridge; `waiting`: messages in its queue, if that is known.

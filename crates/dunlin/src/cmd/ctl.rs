@@ -21,10 +21,10 @@ use crate::control::values::{
     ClientFilter, Code, Failure, Message, PageOf, ROWS_MAX, Reply, Request, Role, SessionFilter,
     Setting,
 };
-use args::{Acl, Client, Command, OneSession, Retained, Token, Topic};
+use args::{Acl, Bridge, Client, Command, OneSession, Retained, Token, Topic};
 use columns::{
-    BANS, CERTIFICATES, CLIENTS, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS, SESSIONS,
-    SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
+    BANS, BRIDGES, CERTIFICATES, CLIENTS, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS,
+    SESSIONS, SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
 };
 use table::{Column, Table};
 
@@ -126,6 +126,8 @@ impl Session {
             }
             Command::Topic(Topic::Who { topic, limit }) => self.who(topic, limit),
             Command::Retained(command) => self.retained(command),
+            Command::Bridge(Bridge::List) => self.list(&BRIDGES, None, |_| Request::Bridges {}),
+            Command::Bridge(command) => self.show(&command.request()),
             Command::Queue(command) => command.run(self),
             Command::LogLevel { filter } => {
                 let request = match filter {
@@ -334,6 +336,7 @@ impl Session {
             Reply::Client(client) => serde_json::to_value(client)?,
             Reply::Message(message) => serde_json::to_value(message)?,
             Reply::Queue(queue) => serde_json::to_value(queue)?,
+            Reply::Bridge(bridge) => serde_json::to_value(bridge)?,
             Reply::LogLevel { filter } => serde_json::json!({ "level": filter }),
             _ => bail!("the broker's answer is not understood"),
         };
@@ -391,6 +394,7 @@ fn rows(reply: Reply) -> anyhow::Result<(Vec<Value>, Option<String>)> {
         Reply::Clients(page) => Ok((values(page.rows)?, page.next)),
         Reply::Subscriptions(page) => Ok((values(page.rows)?, page.next)),
         Reply::Retained(page) => Ok((values(page.rows)?, page.next)),
+        Reply::Bridges(page) => Ok((values(page.rows)?, page.next)),
         Reply::Queues(page) => Ok((values(page.rows)?, page.next)),
         Reply::Messages(page) => Ok((values(page.rows)?, page.next)),
         Reply::Bans(page) => Ok((values(page.rows)?, page.next)),

@@ -77,7 +77,7 @@ fn flatten(key: String, value: &toml::Value, found: &mut BTreeMap<String, String
 }
 
 /// Without what is secret in it.
-fn hide(key: &str, value: String) -> String {
+pub(super) fn hide(key: &str, value: String) -> String {
     let name = key.rsplit('.').next().unwrap_or_default();
     if SECRET.contains(&name) {
         return HIDDEN.to_owned();

@@ -6,6 +6,7 @@ pub mod audit;
 pub(crate) mod banlist;
 pub(crate) mod bans;
 mod bearers;
+mod bridges;
 #[cfg(unix)]
 pub(crate) mod caller;
 pub(crate) mod clients;

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use dunlin_base::ShardId;
@@ -19,6 +19,7 @@ use super::cursor::Cursor;
 use super::draining::Drain;
 use super::tokens::Tokens;
 use super::values::{Bearer, Code, Failure, PageOf, ROWS_MAX, Reply};
+use crate::bridge::stats::View;
 use crate::config::Config;
 use crate::daemon::Bound;
 use crate::daemon::error::StartError;
@@ -67,6 +68,8 @@ pub struct Plane {
     pub(super) level: Mutex<String>,
     pub(super) drain: Arc<Drain>,
     pub(super) started: Instant,
+    /// Its bridges, once they have started.
+    bridges: OnceLock<Vec<View>>,
     /// Held while a copy of the store is made.
     pub(super) copying: Mutex<()>,
 }
@@ -87,7 +90,18 @@ impl Plane {
             config: reach.config,
             started: Instant::now(),
             copying: Mutex::default(),
+            bridges: OnceLock::new(),
         }
+    }
+
+    /// The bridges have started.
+    pub(crate) fn set_bridges(&self, bridges: Vec<View>) {
+        // They do once.
+        let _ = self.bridges.set(bridges);
+    }
+
+    pub(super) fn bridges(&self) -> &[View] {
+        self.bridges.get().map_or(&[], Vec::as_slice)
     }
 
     /// What is to be done when the broker was drained and no client is left: to end the

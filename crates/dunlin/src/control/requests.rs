@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::audit::Who;
 use super::plane::{Outcome, Plane, absolute};
 use super::values::{Code, Failure, Reply, Request, Role, Status};
-use super::{bans, bearers, clients, drain, inventory, queues, running, sessions, topics};
+use super::{bans, bearers, bridges, clients, drain, inventory, queues, running, sessions, topics};
 use crate::store::json::Writer;
 
 impl Plane {
@@ -35,6 +35,11 @@ impl Plane {
             Request::RetainedMessage { topic } => topics::retained_message(self, topic),
             Request::ClearRetained { filter, page } => topics::clear_retained(self, filter, page),
             Request::Publish { message } => topics::publish(self, message),
+            Request::Bridges {}
+            | Request::Bridge { .. }
+            | Request::PauseBridge { .. }
+            | Request::ResumeBridge { .. }
+            | Request::ReconnectBridge { .. } => bridges::carry_out(self, request),
             Request::Queues { .. }
             | Request::Queue { .. }
             | Request::CreateQueue { .. }

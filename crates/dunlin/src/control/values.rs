@@ -115,6 +115,30 @@ pub enum Request {
         /// The message.
         message: Message,
     },
+    /// Bridges to other brokers. Answered by [`Reply::Bridges`].
+    Bridges {},
+    /// One bridge. Answered by [`Reply::Bridge`].
+    Bridge {
+        /// Its name.
+        name: String,
+    },
+    /// Ends the connections of a bridge until it is resumed or the broker starts again;
+    /// what it would carry waits. Answered by [`Reply::Bridge`].
+    PauseBridge {
+        /// Its name.
+        name: String,
+    },
+    /// Has a bridge that was paused go on. Answered by [`Reply::Bridge`].
+    ResumeBridge {
+        /// Its name.
+        name: String,
+    },
+    /// Ends the connections of a bridge, which begins again at once. Answered by
+    /// [`Reply::Bridge`].
+    ReconnectBridge {
+        /// Its name.
+        name: String,
+    },
     /// Queues of AMQP. Answered by [`Reply::Queues`].
     Queues {
         /// Which page.
@@ -313,6 +337,8 @@ impl Request {
             | Self::Receivers { .. }
             | Self::Retained { .. }
             | Self::RetainedMessage { .. }
+            | Self::Bridges {}
+            | Self::Bridge { .. }
             | Self::Queues { .. }
             | Self::Queue { .. }
             | Self::PeekQueue { .. }
@@ -328,6 +354,9 @@ impl Request {
             | Self::DeleteSession { .. }
             | Self::ClearRetained { .. }
             | Self::Publish { .. }
+            | Self::PauseBridge { .. }
+            | Self::ResumeBridge { .. }
+            | Self::ReconnectBridge { .. }
             | Self::CreateQueue { .. }
             | Self::ChangeQueue { .. }
             | Self::DeleteQueue { .. }
@@ -417,6 +446,50 @@ pub enum Full {
     DropNewest,
     /// The oldest messages make room.
     DropOldest,
+}
+
+/// A bridge to another broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bridge {
+    /// Its name.
+    pub name: String,
+    /// How it is.
+    pub state: BridgeState,
+    /// Where the other broker is, without a password.
+    pub url: String,
+    /// Connections to it for what goes out.
+    pub connections: u16,
+    /// What it carries, as in `out sensors/#`.
+    pub topics: Vec<String>,
+    /// Messages that wait for the other broker, those on their way included.
+    pub waiting_messages: Option<u64>,
+    /// Connections that the other broker has accepted.
+    pub connects: u64,
+    /// Messages carried to the other broker.
+    pub messages_out: u64,
+    /// Messages carried from it.
+    pub messages_in: u64,
+    /// Messages that it did not carry.
+    pub messages_dropped: u64,
+    /// From a message to its acknowledgement by the other broker, smoothed, in
+    /// microseconds.
+    pub round_trip_us: Option<u64>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// When that was, in seconds since 1970.
+    pub last_error_at: Option<u64>,
+}
+
+/// How a bridge is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BridgeState {
+    /// All of its connections are there.
+    Connected,
+    /// It tries.
+    Connecting,
+    /// An operator has paused it.
+    Paused,
 }
 
 /// A queue of AMQP.
@@ -704,6 +777,10 @@ pub enum Reply {
     },
     /// Retained messages.
     Retained(Page<RetainedTopic>),
+    /// Bridges.
+    Bridges(Page<Bridge>),
+    /// One bridge.
+    Bridge(Box<Bridge>),
     /// Queues of AMQP.
     Queues(Page<Queue>),
     /// One queue.

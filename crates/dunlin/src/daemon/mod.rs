@@ -157,6 +157,9 @@ impl Daemon {
         };
         // Their connections wait for the threads.
         daemon.bridges = Bridges::start(&daemon.config, &daemon.shards)?;
+        if let Some(bridges) = &daemon.bridges {
+            daemon.plane.set_bridges(bridges.views().to_vec());
+        }
         daemon.spawn(parts, clock, &recovered, &access)?;
         daemon.open_door()?;
         daemon.open_http(reloader.http.clone())?;

@@ -1,6 +1,7 @@
 //! `dunlin import`: a mosquitto.conf as a dunlin.toml, and a list of what it cannot
 //! say. Nothing is guessed: what is not carried over is named with its file and line.
 
+mod bridges;
 mod lines;
 mod listeners;
 mod passwords;
@@ -14,6 +15,7 @@ use dunlin_broker::access::Acl;
 
 pub use lines::{Place, ReadError};
 
+use bridges::Bridge;
 use lines::Line;
 use listeners::Listener;
 use settings::Setting;
@@ -57,6 +59,7 @@ pub struct Imported {
 pub(crate) struct Import {
     settings: Vec<Setting>,
     listeners: Vec<Listener>,
+    bridges: Vec<Bridge>,
     remarks: Vec<Remark>,
 }
 
@@ -75,14 +78,15 @@ pub fn mosquitto(path: &Path, passwords: &str) -> Result<Imported, ReadError> {
     for line in &lines {
         if line.name == "connection" {
             bridge = true;
-            import.leave(line, "bridges are not carried over");
-        } else if bridge && is_of_bridge(&line.name) {
-            import.leave(line, "of a bridge");
+            import.bridges.push(Bridge::begin(line));
+        } else if bridge && bridges::has(&line.name) {
+            import.of_bridge(line);
         } else {
             bridge = false;
             import.option(line, by_listener);
         }
     }
+    import.check_bridges();
     let kept = import.password_file(passwords);
     import.acl_file();
     import.defaults();
@@ -107,37 +111,6 @@ const SAME: &[(&str, &str)] = &[
     ("use_username_as_clientid", "false"),
 ];
 
-/// Whether an option after `connection` is one of the bridge.
-fn is_of_bridge(name: &str) -> bool {
-    const NAMES: &[&str] = &[
-        "address",
-        "addresses",
-        "topic",
-        "cleansession",
-        "clientid",
-        "idle_timeout",
-        "keepalive_interval",
-        "notification_topic",
-        "notifications",
-        "notifications_local_only",
-        "password",
-        "remote_clientid",
-        "remote_password",
-        "remote_username",
-        "local_clientid",
-        "local_cleansession",
-        "local_password",
-        "local_username",
-        "restart_timeout",
-        "round_robin",
-        "start_type",
-        "threshold",
-        "try_private",
-        "username",
-    ];
-    name.starts_with("bridge_") || NAMES.contains(&name)
-}
-
 impl Import {
     fn option(&mut self, line: &Line, by_listener: bool) {
         let name = line.name.as_str();
@@ -156,6 +129,27 @@ impl Import {
         let mut listener = self.listeners.pop().unwrap_or_else(Listener::implied);
         listener.set(line, self);
         self.listeners.push(listener);
+    }
+
+    /// An option of the bridge that was begun last.
+    fn of_bridge(&mut self, line: &Line) {
+        if let Some(mut bridge) = self.bridges.pop() {
+            bridge.set(line, self);
+            self.bridges.push(bridge);
+        }
+    }
+
+    /// Leaves bridges out that could not be one here.
+    fn check_bridges(&mut self) {
+        for bridge in core::mem::take(&mut self.bridges) {
+            match bridge.check() {
+                Ok(()) => {
+                    self.remarks.extend(bridge.remarks());
+                    self.bridges.push(bridge);
+                }
+                Err(why) => self.leave(bridge.line(), &format!("the bridge is left out: {why}")),
+            }
+        }
     }
 
     /// Files of users and rights are one for all listeners.
@@ -323,6 +317,9 @@ impl Import {
         }
         for listener in &self.listeners {
             listener.write(&mut out);
+        }
+        for bridge in &self.bridges {
+            bridge.write(&mut out);
         }
         out
     }

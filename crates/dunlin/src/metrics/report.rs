@@ -388,6 +388,7 @@ mod tests {
             name: "cloud".into(),
             session: None,
             stats: Arc::default(),
+            wanted: tokio::sync::watch::Sender::default(),
         };
         crate::bridge::stats::metrics(&mut out, &bridge, Some(0));
         let mut page = String::from(

@@ -12,8 +12,9 @@ use dunlin::daemon::Daemon;
 use dunlin_base::transport::Transport;
 use dunlin_client::{Client, Messages, Publish, PublishError, QoS, ReasonCode, Subscribe, Version};
 
+use crate::control::ctl;
 use crate::metrics::{get, sum};
-use crate::support::{Broker, free_port, run};
+use crate::support::{Broker, PATIENCE, free_port, run};
 
 /// A wait in which a message that must not come would have come.
 const QUIET: Duration = Duration::from_millis(400);
@@ -498,6 +499,75 @@ fn its_state_shows_on_topics_and_in_metrics() {
         remote.stop();
         assert_eq!(payload(&mut at_near).await, "0");
     });
+}
+
+/// What `dunlin ctl` shows of the bridge.
+fn shown(broker: &Broker) -> serde_json::Value {
+    let text = ctl(broker, &["--json", "bridge", "show", "up"]);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn an_operator_pauses_a_bridge_and_what_it_would_carry_waits() {
+    let remote = Broker::start(1);
+    let local = joined(&remote, BOTH, "");
+    let is = |state: &str| {
+        let since = std::time::Instant::now();
+        while shown(&local)["state"] != state {
+            assert!(since.elapsed() < PATIENCE, "{}", shown(&local));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    run(async {
+        let (near, _messages) = client(&local).await;
+        let (_far, mut at_far) = subscriber(&remote, "b/#").await;
+        ready(&near, "b/probe", &mut at_far).await;
+        is("connected");
+        let list = ctl(&local, &["bridge", "list"]);
+        assert!(
+            list.contains("connected") && list.contains("mqtt://"),
+            "{list}"
+        );
+        assert_eq!(shown(&local)["topics"], serde_json::json!(["both b/#"]));
+
+        ctl(&local, &["bridge", "pause", "up"]);
+        is("paused");
+        for number in 0..20 {
+            publish(&near, "b/1", &format!("m{number}")).await;
+        }
+        // What was under way has ended by then.
+        while shown(&local)["waiting_messages"] != 20 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(next_within(&mut at_far, QUIET).await, None);
+        let session = ctl(&local, &["--json", "session", "show", "$bridge:up"]);
+        assert!(
+            session.contains("\"session_expiry_seconds\":null"),
+            "{session}"
+        );
+
+        ctl(&local, &["bridge", "resume", "up"]);
+        for number in 0..20 {
+            assert_eq!(payload(&mut at_far).await, format!("m{number}"));
+        }
+        is("connected");
+        let connects = shown(&local)["connects"].as_u64().expect("a number");
+        ctl(&local, &["bridge", "reconnect", "up"]);
+        while shown(&local)["connects"].as_u64() == Some(connects) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        is("connected");
+        publish(&near, "b/1", "last").await;
+        assert_eq!(payload(&mut at_far).await, "last");
+    });
+    drop(remote);
+    is("connecting");
+    let since = std::time::Instant::now();
+    while shown(&local)["last_error"].is_null() {
+        assert!(since.elapsed() < PATIENCE, "{}", shown(&local));
+    }
+    let (_, none) = crate::control::fail(&local, &["bridge", "pause", "other"]);
+    assert!(none.contains("there is no bridge"), "{none}");
 }
 
 #[test]

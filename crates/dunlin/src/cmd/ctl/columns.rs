@@ -107,3 +107,13 @@ pub(super) const MESSAGES: [Column; 5] = [
     Column("EXPIRY", "expiry_seconds"),
     Column("PAYLOAD", "payload"),
 ];
+
+pub(super) const BRIDGES: [Column; 7] = [
+    Column("BRIDGE", "name"),
+    Column("STATE", "state"),
+    Column("URL", "url"),
+    Column("WAITING", "waiting_messages"),
+    Column("OUT", "messages_out"),
+    Column("IN", "messages_in"),
+    Column("LAST ERROR", "last_error"),
+];

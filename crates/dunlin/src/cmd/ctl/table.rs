@@ -83,7 +83,7 @@ fn fields(prefix: &str, thing: &Value) -> Vec<(String, String)> {
 }
 
 /// Fields that are seconds since 1970.
-const TIMES: [&str; 2] = ["until", "not_after"];
+const TIMES: [&str; 3] = ["until", "not_after", "last_error_at"];
 
 /// The value of a field as a person reads it.
 fn field(name: &str, value: &Value) -> String {

@@ -327,6 +327,30 @@ pub(super) fn publish(input: &Input<'_>) -> Made {
     plain(input, Request::Publish { message })
 }
 
+pub(super) fn bridges(input: &Input<'_>) -> Made {
+    plain(input, Request::Bridges {})
+}
+
+pub(super) fn bridge(input: &Input<'_>) -> Made {
+    let name = input.name.clone();
+    plain(input, Request::Bridge { name })
+}
+
+pub(super) fn pause_bridge(input: &Input<'_>) -> Made {
+    let name = input.name.clone();
+    plain(input, Request::PauseBridge { name })
+}
+
+pub(super) fn resume_bridge(input: &Input<'_>) -> Made {
+    let name = input.name.clone();
+    plain(input, Request::ResumeBridge { name })
+}
+
+pub(super) fn reconnect_bridge(input: &Input<'_>) -> Made {
+    let name = input.name.clone();
+    plain(input, Request::ReconnectBridge { name })
+}
+
 pub(super) fn queues(input: &Input<'_>) -> Made {
     let page = input.query()?;
     Ok(Request::Queues { page })

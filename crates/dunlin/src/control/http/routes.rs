@@ -6,8 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::input::{Input, decode};
 use super::orders::{self, Made};
 use crate::control::values::{
-    Ban, Bearer, Certificate, Client, Listening, Message, Page, PageOf, Queue, QueueOptions,
-    QueuedMessage, RetainedTopic, Right, Role, Setting, Status, Subscription, User,
+    Ban, Bearer, Bridge, Certificate, Client, Listening, Message, Page, PageOf, Queue,
+    QueueOptions, QueuedMessage, RetainedTopic, Right, Role, Setting, Status, Subscription, User,
 };
 use crate::metrics::history::{History, Sample};
 
@@ -89,6 +89,11 @@ pub(super) const ROUTES: &[Route] = &[
     get("/retained/{topic}", Read, "One retained message", of::<Message>(), Act::Ask(orders::retained_message)),
     post("/publish", Operate, "Publish a message of the broker", Answer::Reply("published"), orders::publish)
         .body(schema::<Message>),
+    get("/bridges", Read, "Bridges to other brokers", of::<Page<Bridge>>(), Act::Ask(orders::bridges)),
+    get("/bridges/{name}", Read, "One bridge", of::<Bridge>(), Act::Ask(orders::bridge)),
+    post("/bridges/{name}/pause", Operate, "Keep a bridge from its other broker", of::<Bridge>(), orders::pause_bridge),
+    post("/bridges/{name}/resume", Operate, "Have a bridge go on", of::<Bridge>(), orders::resume_bridge),
+    post("/bridges/{name}/reconnect", Operate, "Connect a bridge again", of::<Bridge>(), orders::reconnect_bridge),
     get("/queues", Read, "Queues of AMQP", of::<Page<Queue>>(), Act::Ask(orders::queues))
         .query(schema::<PageOf>),
     get("/queues/{name}", Read, "One queue", of::<Queue>(), Act::Ask(orders::queue)),

@@ -2,6 +2,7 @@
 // order to stop.
 
 import { ask, who } from './api.js';
+import { bridges } from './bridges.js';
 import { ask as confirm, attempt, button, facts, field, form, h, head, input, load, note, own, plain, put, select, submit } from './dom.js';
 import { count, many, moment, seconds } from './format.js';
 import { table, text } from './table.js';
@@ -147,14 +148,16 @@ export function open(root, { every, signal }) {
   const known = h('div', { class: 'card spread' });
   const places = listeners();
   const ends = certificates();
+  const joined = bridges(signal);
   const section = (name, ...of) => [h('h2', {}, name), of];
   put(root, head('Broker'), known,
     section('Listeners', places.element), section('Certificates', ends.element),
-    section('Configuration', configuration(signal)), section('Log', logLevel(signal)),
+    section('Bridges', joined.element), section('Configuration', configuration(signal)), section('Log', logLevel(signal)),
     section('What may a user do?', rights(signal)),
     section('Stop', button('Drain and stop', drain, { role: 'admin', kind: 'danger' })));
   for (const [path, it] of [['listeners', places], ['certificates', ends]]) {
     load(it.element, async () => { it.show((await ask('GET', path, { signal })).rows); }, signal);
   }
+  every(FRESH_MS, joined.fetch);
   every(FRESH_MS, async () => put(known, status(await ask('GET', 'status', { signal }))));
 }
