@@ -11,6 +11,7 @@ use dunlin_store_redb::{COMMIT_MICROS, StoreMetrics};
 
 use super::text::Exposition;
 use crate::bench::proc::Process;
+use crate::control::values::Certificate;
 
 /// QUIC connections of one shard that are looked at for one report.
 pub(crate) const SAMPLES_MAX: usize = 2048;
@@ -316,6 +317,17 @@ pub(crate) fn metrics(
     out
 }
 
+/// Until when the certificates of listeners are good, as their files are now.
+pub(super) fn certificates(out: &mut Exposition, all: &[Certificate]) {
+    for it in all {
+        let number = it.listener.map(|listener| listener.to_string());
+        let labels = [("listener", number.as_deref().unwrap_or("http"))];
+        let help = "Until when the certificate of a listener is good, in seconds since 1970.";
+        let name = "dunlin_certificate_end_timestamp_seconds";
+        out.gauge(name, help, &labels, it.not_after as f64);
+    }
+}
+
 fn store_metrics(out: &mut Exposition, store: &StoreMetrics) {
     let totals = store.totals();
     for (name, help, value) in [
@@ -391,6 +403,16 @@ mod tests {
             wanted: tokio::sync::watch::Sender::default(),
         };
         crate::bridge::stats::metrics(&mut out, &bridge, Some(0));
+        let certificate = Certificate {
+            listener: Some(0),
+            file: "server.pem".into(),
+            development: false,
+            subject: "CN=server".into(),
+            names: Vec::new(),
+            not_before: 0,
+            not_after: 1_900_000_000,
+        };
+        certificates(&mut out, &[certificate]);
         let mut page = String::from(
             "# Metrics\n\n\
              What `/metrics` shows; how to switch it on is in [Seeing inside](observability.md).\n\

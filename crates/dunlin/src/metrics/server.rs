@@ -319,6 +319,9 @@ impl Desk {
         if let Some(qlog) = &sources.qlog {
             logs::metrics(&mut out, &qlog.totals(), qlog.failure().is_some());
         }
+        if let Reply::Certificates(page) = self.ask(&control::Request::Certificates {}) {
+            report::certificates(&mut out, &page.rows);
+        }
         for view in &sources.bridges {
             let session = view.session.clone();
             let session =
