@@ -7,7 +7,7 @@ use dunlin_base::{ConnId, Instant, SendBuf, StreamId};
 
 use super::fleet::Tickets;
 use super::plan::Plan;
-use super::publisher::{Acked, Publisher};
+use super::publisher::{Acked, Now, Publisher};
 use super::ready::Ready;
 use super::shared::{Shared, Window};
 use super::stats::{Devices, Tally, count_cause};
@@ -230,6 +230,10 @@ impl Common {
             cx.tally.delivered += 1;
             let took = cx.now_us.saturating_sub(stamp.at_us);
             cx.tally.latency.record(took);
+            if let Some(phase) = cx.tally.phase_of(cx.plan.part.as_ref(), stamp.at_us) {
+                phase.delivered += 1;
+                phase.latency.record(took);
+            }
         }
     }
 
@@ -251,7 +255,12 @@ impl Common {
         let Role::Publisher(publisher) = &mut self.role else {
             return;
         };
-        match publisher.on_ack(id, refused, cx.now_us, cx.window, cx.tally) {
+        let now = Now {
+            plan: cx.plan,
+            window: cx.window,
+            us: cx.now_us,
+        };
+        match publisher.on_ack(id, refused, now, cx.tally) {
             Acked::Done => cx.progress.acknowledged += 1,
             Acked::Refused(deliveries) => cx.progress.refused_deliveries += deliveries,
             Acked::Unknown => {}

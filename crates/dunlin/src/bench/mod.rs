@@ -22,6 +22,8 @@ pub mod proc;
 mod publisher;
 mod ready;
 pub mod report;
+pub mod scenario;
+pub mod scene;
 pub mod schedule;
 pub mod shared;
 pub mod stats;
@@ -41,7 +43,7 @@ use dunlin_net::Clock;
 use plan::Plan;
 use proc::Process;
 use report::{Broker, Generator, Report, n};
-use shared::{Phase, Shared};
+use shared::{Phase, Shared, Window};
 use stats::{Causes, Tally};
 use worker::Worker;
 
@@ -70,7 +72,8 @@ pub fn run(plan: &Plan, broker: Option<Process>, log: &mut dyn Write) -> anyhow:
         plan.connections()
     };
     limits::allow_files(sockets)?;
-    let clock = Clock::new();
+    let scene = plan.part.as_ref().map(|part| &part.scene);
+    let clock = scene.map_or_else(Clock::new, |scene| scene.clock);
     let shared = Shared::new(plan.publishers);
     let mut workers = Vec::new();
     for thread in 0..plan.threads {
@@ -104,9 +107,10 @@ pub fn run(plan: &Plan, broker: Option<Process>, log: &mut dyn Write) -> anyhow:
             broker,
             log,
             report: Report::new(plan),
+            window: Window::default(),
         };
         let result = conductor.conduct();
-        let mut report = conductor.report;
+        let (mut report, window) = (conductor.report, conductor.window);
         shared.set_phase(Phase::Stop);
         let mut tally = Tally::default();
         for handle in handles {
@@ -116,7 +120,7 @@ pub fn run(plan: &Plan, broker: Option<Process>, log: &mut dyn Write) -> anyhow:
             }
         }
         result.map_err(|error| with_causes(error, &tally.failures))?;
-        report.count(plan, &tally);
+        report.count(plan, &tally, window);
         Ok(report)
     })
 }
@@ -137,6 +141,8 @@ struct Conductor<'a> {
     broker: Option<Process>,
     log: &'a mut dyn Write,
     report: Report,
+    /// What is measured.
+    window: Window,
 }
 
 /// What processes had spent at some instant.
@@ -154,6 +160,7 @@ impl Conductor<'_> {
             placement::check(places, self.plan)?;
         }
         thread::sleep(BREATH);
+        self.await_scene()?;
         let spent = if self.plan.idle > 0 {
             self.hold()?
         } else {
@@ -214,21 +221,63 @@ impl Conductor<'_> {
         }
     }
 
+    /// In a scenario: waits for the others.
+    fn await_scene(&self) -> anyhow::Result<()> {
+        let Some(part) = &self.plan.part else {
+            return Ok(());
+        };
+        part.scene.arrive();
+        while !part.scene.has_begun() {
+            self.check_threads()?;
+            if part.scene.is_stopped() {
+                bail!("another population did not come about");
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Lays down when publishing starts and what is measured.
+    fn set_window(&mut self, start: dunlin_base::Instant) {
+        let measure = start + self.plan.time.warmup;
+        let end = measure + self.plan.time.duration;
+        let us = dunlin_base::Instant::as_micros;
+        self.window = match &self.plan.part {
+            Some(part) => part.window(us(start)),
+            None => Window {
+                start_us: us(start),
+                measure_us: us(measure),
+                end_us: us(end),
+            },
+        };
+    }
+
+    /// Start and end of what is measured.
+    fn measured(&self) -> (dunlin_base::Instant, dunlin_base::Instant) {
+        let at = dunlin_base::Instant::from_micros;
+        (at(self.window.measure_us), at(self.window.end_us))
+    }
+
     /// Holds idle connections; returns what that cost.
     fn hold(&mut self) -> anyhow::Result<(Spent, Spent)> {
-        self.sleep_until(self.clock.now() + self.plan.time.warmup, "settling")?;
+        self.set_window(self.clock.now());
+        let (measure, end) = self.measured();
+        self.sleep_until(measure, "settling")?;
         let before = self.spent();
-        self.sleep_until(self.clock.now() + self.plan.time.duration, "holding")?;
+        self.sleep_until(end, "holding")?;
         Ok((before, self.spent()))
     }
 
     /// Lets the threads publish; returns what the measured window cost.
     fn publish(&mut self) -> anyhow::Result<(Spent, Spent)> {
-        let start = self.clock.now() + Duration::from_millis(20);
-        let measure = start + self.plan.time.warmup;
-        let end = measure + self.plan.time.duration;
-        let us = dunlin_base::Instant::as_micros;
-        self.shared.set_window(us(start), us(measure), us(end));
+        self.set_window(self.clock.now() + Duration::from_millis(20));
+        let (measure, end) = self.measured();
+        let Window {
+            start_us,
+            measure_us,
+            end_us,
+        } = self.window;
+        self.shared.set_window(start_us, measure_us, end_us);
         self.shared.set_phase(Phase::Run);
         self.sleep_until(measure, "warming up")?;
         let before = self.spent();
@@ -322,7 +371,7 @@ impl Conductor<'_> {
     }
 
     fn note_cost(&mut self, (before, after): (Spent, Spent), memory_before: (u64, u64)) {
-        let seconds = self.plan.time.duration.as_secs_f64();
+        let seconds = self.window.seconds();
         let cost = |before: Option<Duration>, after: Option<Duration>| {
             Some((after?.saturating_sub(before?)).as_secs_f64())
         };

@@ -15,6 +15,7 @@ use dunlin_net::{ClientTls, DialConfig, QuicTuning};
 
 use super::fleet::{Fleet, MOVING_MAX, Share};
 use super::places::Places;
+use super::scene::Part;
 use super::schedule::Arrival;
 use super::wire::STAMP_BYTES;
 pub use error::PlanError;
@@ -124,6 +125,8 @@ pub struct Plan {
     pub threads: usize,
     /// Places on the broker's shards; `None`: as the kernel decides.
     pub places: Option<Places>,
+    /// When it is there, in a scenario.
+    pub part: Option<Part>,
     /// Start of topics and client identifiers, unique for this run.
     pub prefix: String,
     /// Unique part of `prefix`, for client identifiers.
@@ -245,6 +248,7 @@ impl Plan {
             },
             threads: 1,
             places: None,
+            part: None,
             prefix: format!("bench/{run_id}"),
             run_id: run_id.into(),
         }

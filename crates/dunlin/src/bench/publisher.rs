@@ -31,6 +31,14 @@ pub(super) struct Cx<'a> {
     pub(super) backlog: usize,
 }
 
+/// When an acknowledgement came.
+#[derive(Clone, Copy)]
+pub(super) struct Now<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) window: Window,
+    pub(super) us: u64,
+}
+
 /// What one call of [`Publisher::produce`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Produced {
@@ -224,6 +232,12 @@ impl Publisher {
         let measured = u64::from(cx.window.contains(at_us));
         cx.tally.sent += measured;
         cx.tally.expected += measured * fan;
+        if measured > 0
+            && let Some(phase) = cx.tally.phase_of(cx.plan.part.as_ref(), at_us)
+        {
+            phase.sent += 1;
+            phase.expected += fan;
+        }
         cx.tally.sent_in_window += u64::from(cx.window.contains(cx.now_us));
         if cx.schedule.is_none() {
             cx.tally.offered += measured;
@@ -248,10 +262,10 @@ impl Publisher {
         &mut self,
         id: u16,
         refused: bool,
-        now_us: u64,
-        window: Window,
+        now: Now<'_>,
         tally: &mut Tally,
     ) -> Acked {
+        let Now { plan, window, us } = now;
         let Some(slot) = self.slot(id) else {
             return Acked::Unknown;
         };
@@ -264,15 +278,18 @@ impl Publisher {
             if refused {
                 tally.refused += 1;
                 tally.expected = tally.expected.saturating_sub(fan);
+                if let Some(phase) = tally.phase_of(plan.part.as_ref(), at_us) {
+                    phase.expected = phase.expected.saturating_sub(fan);
+                }
             } else {
                 tally.acknowledged += 1;
-                tally.ack_latency.record(now_us.saturating_sub(at_us));
+                tally.ack_latency.record(us.saturating_sub(at_us));
             }
         }
         if refused {
             return Acked::Refused(fan);
         }
-        tally.acknowledged_in_window += u64::from(window.contains(now_us));
+        tally.acknowledged_in_window += u64::from(window.contains(us));
         Acked::Done
     }
 }
@@ -305,6 +322,14 @@ mod tests {
         measure_us: 100,
         end_us: 1_000_000_000,
     };
+
+    fn now(plan: &Plan, us: u64) -> Now<'_> {
+        Now {
+            plan,
+            window: WINDOW,
+            us,
+        }
+    }
 
     struct Bench {
         plan: Plan,
@@ -390,7 +415,7 @@ mod tests {
         assert_eq!(bench.publisher.waiting(), 2);
         let mut on = |refused, now_us| {
             let (publisher, tally) = (&mut bench.publisher, &mut bench.tally);
-            publisher.on_ack(1, refused, now_us, WINDOW, tally)
+            publisher.on_ack(1, refused, now(&bench.plan, now_us), tally)
         };
         assert_eq!(on(false, 500), Acked::Done);
         assert_eq!(on(false, 500), Acked::Unknown);
@@ -400,7 +425,7 @@ mod tests {
         assert!(bench.publisher.is_in_flight(1) && !bench.publisher.is_in_flight(0));
         let outcome = bench
             .publisher
-            .on_ack(1, true, 700, WINDOW, &mut bench.tally);
+            .on_ack(1, true, now(&bench.plan, 700), &mut bench.tally);
         assert_eq!((outcome, bench.tally.refused), (Acked::Refused(1), 1));
         assert_eq!(bench.tally.expected, 2, "what is refused is not lost");
     }

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use super::fleet;
 use super::plan::{Pattern, Plan};
-use super::stats::{Causes, Summary, Tally};
-pub(super) use table::n;
+use super::shared::Window;
+use super::stats::{self, Causes, Summary, Tally};
+pub(super) use table::{duration, n};
 
 /// Format of the JSON; a reader should refuse what it does not know.
 const FORMAT: u32 = 1;
@@ -34,6 +35,9 @@ pub struct Report {
     /// What sleeping and moving devices did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<fleet::Report>,
+    /// Messages by phase of a scenario.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<OfPhase>,
     /// What the broker spent, if its process is known.
     pub broker: Option<Broker>,
     /// What this process spent in the measured window.
@@ -145,6 +149,46 @@ pub struct Messages {
     pub coordinated_omission_corrected: bool,
 }
 
+/// What became of the messages of one phase of a scenario.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OfPhase {
+    /// Seconds of the phase in which this population published.
+    pub seconds: f64,
+    /// Given to the transport.
+    pub sent: u64,
+    /// Deliveries that they must lead to.
+    pub expected: u64,
+    /// First deliveries.
+    pub delivered: u64,
+    /// Expected and not delivered.
+    pub lost: u64,
+    /// Messages a second.
+    pub sent_per_second: f64,
+    /// Deliveries a second.
+    pub delivered_per_second: f64,
+    /// Intended time of sending to arrival.
+    pub latency: Summary,
+}
+
+impl OfPhase {
+    fn new(counted: &stats::OfPhase, seconds: f64) -> Self {
+        let rate = |count: u64| match seconds > 0.0 {
+            true => count as f64 / seconds,
+            false => 0.0,
+        };
+        Self {
+            seconds,
+            sent: counted.sent,
+            expected: counted.expected,
+            delivered: counted.delivered,
+            lost: counted.expected.saturating_sub(counted.delivered),
+            sent_per_second: rate(counted.sent),
+            delivered_per_second: rate(counted.delivered),
+            latency: counted.latency.summary(),
+        }
+    }
+}
+
 /// What the broker spent.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Broker {
@@ -202,20 +246,21 @@ impl Report {
             latency: None,
             acknowledgement: None,
             fleet: None,
+            phases: Vec::new(),
             broker: None,
             generator: None,
         }
     }
 
     /// Fills in what the threads counted.
-    pub(super) fn count(&mut self, plan: &Plan, tally: &Tally) {
+    pub(super) fn count(&mut self, plan: &Plan, tally: &Tally, window: Window) {
         self.connections.time = tally.connect.summary();
         self.connections.failures.clone_from(&tally.failures);
         self.connections.losses.clone_from(&tally.losses);
         if plan.idle > 0 {
             return;
         }
-        let seconds = plan.time.duration.as_secs_f64();
+        let seconds = window.seconds().max(f64::MIN_POSITIVE);
         let rate = |count: u64| count as f64 / seconds;
         let delivered_per_second = rate(tally.delivered_in_window);
         self.messages = Some(Messages {
@@ -238,6 +283,11 @@ impl Report {
             let devices = (plan.publishers, plan.subscribers);
             fleet::Report::new(&plan.fleet, devices, tally)
         });
+        if let Some(part) = &plan.part {
+            let counted = tally.phases.iter().enumerate();
+            let phases = counted.map(|(at, it)| OfPhase::new(it, part.seconds_in(at, window)));
+            self.phases = phases.collect();
+        }
         if let Some(generator) = &mut self.generator {
             generator.asked = tally.asked;
         }
@@ -315,7 +365,11 @@ mod tests {
             busy: 0.99,
             ..Generator::default()
         });
-        report.count(&plan, &tally);
+        let window = Window {
+            end_us: 10_000_000,
+            ..Window::default()
+        };
+        report.count(&plan, &tally, window);
         let text = report.to_string();
         for want in [
             "10 (1.000 %)",

@@ -155,4 +155,10 @@ impl Window {
     pub const fn contains(&self, us: u64) -> bool {
         us >= self.measure_us && us < self.end_us
     }
+
+    /// How long measuring takes.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.end_us.saturating_sub(self.measure_us) as f64 / 1e6
+    }
 }

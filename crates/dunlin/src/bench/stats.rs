@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::scene::Part;
+
 /// Longest time that a histogram holds; longer ones count as this.
 const LONGEST_US: u64 = 3_600_000_000;
 /// Significant decimal digits kept.
@@ -135,6 +137,28 @@ impl Devices {
     }
 }
 
+/// What became of the messages of one phase of a scenario.
+#[derive(Clone, Debug, Default)]
+pub struct OfPhase {
+    /// Given to the transport.
+    pub sent: u64,
+    /// Deliveries that they must lead to.
+    pub expected: u64,
+    /// First deliveries.
+    pub delivered: u64,
+    /// Intended time to arrival.
+    pub latency: Latency,
+}
+
+impl OfPhase {
+    fn merge(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.expected += other.expected;
+        self.delivered += other.delivered;
+        self.latency.merge(&other.latency);
+    }
+}
+
 /// What one thread counted. "Of the window" means: intended to be sent within
 /// the measured window, whenever it really was.
 #[derive(Clone, Debug, Default)]
@@ -173,6 +197,8 @@ pub struct Tally {
     pub wake: Latency,
     /// What devices did.
     pub devices: Devices,
+    /// Messages of the window by phase of a scenario; none otherwise.
+    pub phases: Vec<OfPhase>,
     /// How often a publisher was asked whether it has something to send.
     pub asked: u64,
     /// Connections that did not come about, by cause.
@@ -182,6 +208,15 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// The counts of messages that were due at a time of the window, in a scenario.
+    pub fn phase_of(&mut self, part: Option<&Part>, us: u64) -> Option<&mut OfPhase> {
+        let part = part?;
+        if self.phases.is_empty() {
+            self.phases.resize_with(part.phases(), OfPhase::default);
+        }
+        self.phases.get_mut(part.phase_at(us))
+    }
+
     /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.offered += other.offered;
@@ -201,6 +236,13 @@ impl Tally {
         self.wake.merge(&other.wake);
         self.devices.merge(&other.devices);
         self.asked += other.asked;
+        if self.phases.len() < other.phases.len() {
+            self.phases
+                .resize_with(other.phases.len(), OfPhase::default);
+        }
+        for (mine, theirs) in self.phases.iter_mut().zip(&other.phases) {
+            mine.merge(theirs);
+        }
         for (mine, theirs) in [
             (&mut self.failures, &other.failures),
             (&mut self.losses, &other.losses),

@@ -4,6 +4,7 @@
 mod connect;
 mod library;
 mod load;
+mod scenario;
 
 use core::time::Duration;
 use std::io::{self, Write};
@@ -28,6 +29,10 @@ use crate::files;
 use connect::{Connect, Trust, sources};
 use library::LibraryOptions;
 use load::{FleetOptions, Load};
+use scenario::ScenarioOptions;
+
+/// Where the broker is if nothing is said.
+const URL: &str = "mqtt://127.0.0.1:1883";
 
 /// One of so many clients of `--handshakes` comes before and does not count.
 const WARM_UP_PART: u64 = 10;
@@ -37,9 +42,10 @@ const WARM_UP_PART: u64 = 10;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Bench {
     /// The broker: quic://, mqtt://, mqtts://, ws:// or wss://HOST[:PORT], or with
-    /// AMQP amqp+quic://, amqp://, amqps://, amqp+ws:// or amqp+wss://.
-    #[arg(long, default_value = "mqtt://127.0.0.1:1883")]
-    url: String,
+    /// AMQP amqp+quic://, amqp://, amqps://, amqp+ws:// or amqp+wss://; without it
+    /// mqtt://127.0.0.1:1883.
+    #[arg(long)]
+    url: Option<String>,
     /// The broker for subscribers, if they come by another transport or protocol.
     #[arg(long, value_name = "URL")]
     sub_url: Option<String>,
@@ -64,6 +70,8 @@ pub(super) struct Bench {
     library: LibraryOptions,
     #[command(flatten)]
     connect: Connect,
+    #[command(flatten)]
+    scenario: ScenarioOptions,
     /// Write the result as JSON to this file; `-`: to standard output instead
     /// of the table.
     #[arg(long, value_name = "FILE")]
@@ -90,6 +98,7 @@ Examples:
   dunlin bench --url amqp://127.0.0.1 --queue /queues/one --qos 1 --subs 10
   dunlin bench --url mqtt://127.0.0.1 --sub-url amqp://127.0.0.1
   dunlin bench --handshakes 5000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem
+  dunlin bench --scenario fleet.toml --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem
   dunlin bench --idle 10000 --url quic://127.0.0.1 --ca dunlin-data/certs/ca.pem";
 
 impl Bench {
@@ -105,11 +114,11 @@ impl Bench {
         if self.library.library {
             return self.library();
         }
-        let plan = self.plan()?;
-        let broker = match self.broker_pid {
-            Some(pid) => Some(Process::new(pid).with_context(|| format!("no process {pid}"))?),
-            None => Process::listening_at(plan.target.addr, plan.target.transport),
-        };
+        if let Some(path) = &self.scenario.scenario {
+            return self.scenario(path);
+        }
+        let plan = self.plan(run_id())?;
+        let broker = self.broker(&plan)?;
         let mut log: Box<dyn Write> = if self.quiet {
             Box::new(io::sink())
         } else {
@@ -125,10 +134,27 @@ impl Bench {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// The process of the broker, if it is known.
+    fn broker(&self, plan: &Plan) -> anyhow::Result<Option<Process>> {
+        match self.broker_pid {
+            Some(pid) => Process::new(pid)
+                .with_context(|| format!("no process {pid}"))
+                .map(Some),
+            None => Ok(Process::listening_at(
+                plan.target.addr,
+                plan.target.transport,
+            )),
+        }
+    }
+
+    fn url(&self) -> &str {
+        self.url.as_deref().unwrap_or(URL)
+    }
+
     fn visits(&self, count: u64) -> anyhow::Result<Visits> {
         let connect = &self.connect;
         let warm_up = connect.uncounted.unwrap_or(count / WARM_UP_PART);
-        let target = self.target(&self.url)?;
+        let target = self.target(self.url())?;
         if target.protocol != Protocol::Mqtt {
             bail!("--handshakes needs a URL of MQTT");
         }
@@ -169,16 +195,15 @@ impl Bench {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn plan(&self) -> anyhow::Result<Plan> {
+    fn plan(&self, run_id: String) -> anyhow::Result<Plan> {
         let (load, connect) = (&self.load, &self.connect);
-        let target = self.target(&self.url)?;
+        let target = self.target(self.url())?;
         let subscribers_at = self.sub_url.as_deref().map(|url| self.target(url));
         let idle = connect.idle.unwrap_or(0);
         let (pubs, subs, topics) = match idle {
             0 => load.shape(&self.fleet),
             _ => (0, 0, 1),
         };
-        let run_id = run_id();
         let mut plan = Plan {
             pattern: load.pattern,
             publishers: pubs,
@@ -197,6 +222,7 @@ impl Bench {
             },
             threads: connect.threads,
             places: None,
+            part: None,
             prefix: format!("{}/{run_id}", load.prefix),
             run_id,
             target,
@@ -313,7 +339,7 @@ mod tests {
         let line = Line::try_parse_from(core::iter::once("bench").chain(args.split_whitespace()));
         line.map_err(|e| e.to_string())?
             .bench
-            .plan()
+            .plan("x".into())
             .map_err(|e| format!("{e:#}"))
     }
 

@@ -156,6 +156,23 @@ pub(super) fn check(
     apply(RULES, command, (given, all), mode)
 }
 
+/// Options of `bench` beside `--scenario`; the others stand in its file.
+const WITH_SCENARIO: [&str; 13] = [
+    "scenario",
+    "scale",
+    "phase_seconds",
+    "url",
+    "user",
+    "password",
+    "ca",
+    "pin",
+    "insecure",
+    "cert",
+    "json",
+    "broker_pid",
+    "quiet",
+];
+
 /// The same for `bench`.
 pub(super) fn check_bench(command: &Command, matches: &ArgMatches) -> Result<(), String> {
     let all = Mode {
@@ -164,6 +181,19 @@ pub(super) fn check_bench(command: &Command, matches: &ArgMatches) -> Result<(),
         race: true,
         v5: true,
     };
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    if is_given("scenario") {
+        let options = command
+            .get_arguments()
+            .map(|option| option.get_id().as_str());
+        let mut others = options.filter(|id| *id != "key" && !WITH_SCENARIO.contains(id));
+        if let Some(id) = others.find(|id| is_given(id)) {
+            let name = name(command, id);
+            return Err(format!(
+                "{name} has no effect beside --scenario: it stands in the file"
+            ));
+        }
+    }
     apply(LIBRARY, command, (matches, matches), all)
 }
 

@@ -406,3 +406,87 @@ fn clients_of_the_library_carry_a_load() {
         assert_eq!(done.moves > 0, transport == Transport::Quic, "{done}");
     }
 }
+
+/// Each scenario of the repository, made small and short: all clients come about, all that
+/// was sent arrives, and each population has a row for each of its phases.
+#[test]
+fn the_scenarios_of_the_repository_run() {
+    let broker = Broker::start(2);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/scenarios");
+    let mut seen = 0;
+    for file in std::fs::read_dir(folder).expect("scenarios") {
+        let file = file.expect("an entry").path();
+        let port = broker.addr(Transport::Quic).port();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dunlin"))
+            .args(["bench", "--scenario"])
+            .arg(&file)
+            .args(["--scale", "0.02", "--phase-seconds", "0.5", "--insecure"])
+            .args(["--url", &format!("quic://localhost:{port}")])
+            .args(["--json", "-"])
+            .output()
+            .expect("run");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let what = file.display();
+        assert!(output.status.success(), "{what}: {errors}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let phases = report["phases"].as_array().expect("phases");
+        let mut sent = 0;
+        for population in report["populations"].as_array().expect("populations") {
+            let what = format!("{what}: {population:#}");
+            let made = &population["report"];
+            assert!(population["failure"].is_null(), "{what}");
+            assert_eq!(
+                made["connections"]["ready"], made["connections"]["wanted"],
+                "{what}"
+            );
+            let of_phases = made["phases"].as_array().into_iter().flatten();
+            for phase in of_phases {
+                sent += phase["sent"].as_u64().expect("a number");
+                assert_eq!(phase["lost"], 0, "{what}");
+            }
+        }
+        assert!(sent > 0, "{what}: {report:#}");
+        for phase in phases {
+            let name = phase["name"].as_str().expect("a name");
+            assert!(errors.contains(&format!("== {name},")), "{what}: {errors}");
+        }
+        seen += 1;
+    }
+    assert!(seen >= 4, "{seen} scenarios");
+}
+
+/// A population of the first phase that cannot connect ends the scenario; one of a later
+/// phase is named in its result, and the others go on.
+#[test]
+fn a_population_that_fails_is_named() {
+    let broker = Broker::start(1);
+    let port = broker.addr(Transport::Tcp).port();
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |phases: &str| {
+        let text = format!(
+            "name = 'x'\n[options]\nurl = 'mqtt://127.0.0.1:{port}'\n\
+             [[phase]]\nname = 'a'\nseconds = 0.3\n[[phase]]\nname = 'b'\nseconds = 0.3\n\
+             [[population]]\nname = 'good'\nrate = 100\n\
+             [[population]]\nname = 'bad'\nphases = {phases}\nurl = 'mqtt://127.0.0.1:1'\n"
+        );
+        let path = dir.path().join("x.toml");
+        std::fs::write(&path, text).expect("written");
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_dunlin"))
+            .args(["bench", "--quiet", "--scenario"])
+            .arg(&path)
+            .output()
+            .expect("run");
+        let text = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
+    };
+    let (code, text) = run("['b']");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("bad: FAILED: "), "{text}");
+    assert!(text.contains("good        b"), "{text}");
+    let (code, text) = run("['a']");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("population bad: "), "{text}");
+}

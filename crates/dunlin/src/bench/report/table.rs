@@ -213,7 +213,7 @@ fn times(s: &Summary) -> String {
 }
 
 /// Three digits and a unit.
-fn duration(us: u64) -> String {
+pub(crate) fn duration(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),
         1_000..1_000_000 => format!("{:.2} ms", us as f64 / 1e3),

@@ -11,7 +11,7 @@ use clap::Args;
 use dunlin_client::{Builder, Client, TicketFile, TlsOptions};
 
 use super::super::streams::Streams;
-use super::{Bench, Trust, seconds, write_json};
+use super::{Bench, Trust, run_id, seconds, write_json};
 use crate::bench::library::{self, Options};
 use crate::bench::plan::Plan;
 
@@ -61,7 +61,7 @@ pub(super) struct LibraryOptions {
 impl Bench {
     /// Runs a plan with clients of the library.
     pub(super) fn library(&self) -> anyhow::Result<ExitCode> {
-        let plan = self.plan()?;
+        let plan = self.plan(run_id())?;
         let own = &self.library;
         let options = Options {
             samples: own.samples,
@@ -82,8 +82,8 @@ impl Bench {
     fn client(&self, plan: &Plan, kind: char, number: usize) -> anyhow::Result<Builder> {
         let (own, is_subscriber) = (&self.library, kind == 's');
         let url = match &self.sub_url {
-            Some(url) if is_subscriber => url,
-            _ => &self.url,
+            Some(url) if is_subscriber => url.as_str(),
+            _ => self.url(),
         };
         let keep_alive = own.sub_keep_alive.filter(|_| is_subscriber);
         let keep_alive = keep_alive.unwrap_or(plan.sessions.keep_alive);
