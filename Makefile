@@ -10,10 +10,11 @@ ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
 	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
-	mcu-interop mcu-report deb deb-test page-test
+	mcu-interop mcu-report deb deb-test container \
+	container-test page-test
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: ## build the release binary and start a broker (ARGS='--config x.toml')
 	$(CARGO) build --release --package dunlin
@@ -61,6 +62,8 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/soak/run.sh --short
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/book/run.sh
+	python3 -B scripts/upgrade/run.py "$(TARGET)/debug/dunlin"
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/wireshark/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
@@ -141,6 +144,12 @@ deb: ## a Debian package with a service, in target/debian/
 
 deb-test: ## install the package in a clean root, use it, upgrade it, remove it (root)
 	scripts/package/test.sh
+
+container: ## a container image of a static binary, in target/container/ (no daemon, no root)
+	scripts/package/container.sh
+
+container-test: ## unpack that image and run the broker in it as its user (root)
+	scripts/package/container-test.sh
 
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
 	scripts/mcu/size.sh
