@@ -84,9 +84,12 @@ pub fn run(scenario: &Scenario, broker: Option<Process>, log: &Log) -> anyhow::R
             running.len(),
         );
         if !ready {
+            // Why those ended says more than why the others will.
+            let (ended, others): (Vec<_>, Vec<_>) =
+                running.into_iter().partition(|(_, it)| it.is_finished());
             scene.stop();
-            let results = running.into_iter().map(|(_, it)| it.join());
-            for result in results {
+            let all = ended.into_iter().chain(others);
+            for result in all.map(|(_, it)| it.join()) {
                 result.map_err(|_| anyhow::anyhow!("a population failed"))??;
             }
             bail!("a population ended before the first phase");
