@@ -29,6 +29,7 @@
 //!
 //! Pure and without state: reading files is up to the caller.
 
+mod decided;
 mod groups;
 mod levels;
 mod own;
@@ -47,6 +48,8 @@ use groups::Groups;
 use hashbrown::HashMap;
 use levels::{Levels, Name, Names};
 
+pub use decided::{DECIDED_BYTES_MAX, DECIDED_MAX, WhenDown};
+pub(crate) use decided::{Decided, Decision};
 pub(crate) use own::Actor;
 pub use own::{OWN_RULES_BYTES_MAX, OWN_RULES_MAX, OwnRules};
 
@@ -181,6 +184,9 @@ pub struct Access {
     /// The users of the password file, each with a number that changes with
     /// the password; `None`: there is no such file.
     pub users: Option<Arc<BTreeMap<Text, u64>>>,
+    /// A server is asked about topics that no line is about, and what is done where it
+    /// does not answer.
+    pub asks: Option<WhenDown>,
 }
 
 impl Access {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use dunlin_base::Text;
 use dunlin_base::transport::Peer;
 
-use crate::access::OwnRules;
+use crate::access::{Action, OwnRules};
 
 /// Whether a client without credentials may connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,6 +166,38 @@ pub enum AuthRequest {
         /// Client identifier, where it is known.
         client_id: Option<Text>,
     },
+    /// Whether a client may use a topic.
+    Topic(Box<TopicRequest>),
+}
+
+/// A question about a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicRequest {
+    /// Verified name of the client's user.
+    pub user: Option<Text>,
+    /// Client identifier.
+    pub client_id: Text,
+    /// Where the client is.
+    pub address: IpAddr,
+    /// Number of its listener.
+    pub listener: u16,
+    /// What it wants to do.
+    pub action: Action,
+    /// Topic, or filter without `$share/NAME/`.
+    pub topic: Text,
+}
+
+/// What a server says of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ruling {
+    /// What the client wants to do.
+    pub action: Action,
+    /// As it was asked.
+    pub topic: Text,
+    /// Whether it may; `None`: there is no answer.
+    pub allowed: Option<bool>,
+    /// Time for which that counts.
+    pub lifetime: Duration,
 }
 
 // Passwords must not reach a log by way of a derived `Debug`.
@@ -188,6 +220,7 @@ impl fmt::Debug for AuthRequest {
                 .field("user", user)
                 .field("address", address)
                 .finish(),
+            Self::Topic(request) => request.fmt(f),
             Self::Token { user, .. } => {
                 let mut token = f.debug_struct("Token");
                 token.field("user", user).finish_non_exhaustive()
@@ -217,6 +250,8 @@ pub enum AuthAnswer {
     /// What SCRAM needs; for unknown users made up, so that they fail only at
     /// the proof and look like known ones.
     Scram(ScramCredential),
+    /// To a question about a topic.
+    Topic(Box<Ruling>),
 }
 
 /// What a client is let in with by something else than the password file.

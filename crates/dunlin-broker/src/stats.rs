@@ -58,6 +58,10 @@ dunlin_base::totals! {
         pub publishes_refused: u64,
         /// Messages that expired in a queue.
         pub messages_expired: u64,
+        /// Questions to a server about topics.
+        pub topics_asked: u64,
+        /// Such questions that had no answer.
+        pub topics_unanswered: u64,
         /// Messages of queues that could not be delivered: rejected, or tried too
         /// often.
         pub messages_dead: u64,

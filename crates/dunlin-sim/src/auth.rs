@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dunlin_base::Text;
 use dunlin_broker::access::OwnRules;
-use dunlin_broker::auth::{AuthAnswer, AuthRequest, By, Grant, ScramCredential};
+use dunlin_broker::auth::{
+    AuthAnswer, AuthRequest, By, Grant, Ruling, ScramCredential, TopicRequest,
+};
 use dunlin_mqtt::scram::StoredKeys;
 
 /// The salt of every user.
@@ -16,14 +18,38 @@ const SALT: &[u8] = b"a salt of the sea";
 /// Few, because the tests run PBKDF2 in debug builds; the client's minimum.
 const ITERATIONS: u32 = dunlin_mqtt::scram::ITERATIONS_MIN;
 
-/// Users and their passwords.
+/// Users and their passwords, and what a server says of topics: for so many seconds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Users(BTreeMap<String, String>);
+pub(crate) struct Users(
+    BTreeMap<String, String>,
+    BTreeMap<String, (Option<bool>, u64)>,
+);
 
 impl Users {
     pub(crate) fn new(users: &[(&str, &str)]) -> Self {
         let owned = |&(user, password): &(&str, &str)| (user.to_owned(), password.to_owned());
-        Self(users.iter().map(owned).collect())
+        Self(users.iter().map(owned).collect(), BTreeMap::new())
+    }
+
+    /// Has the server say `yes`, `no` or nothing of a topic.
+    pub(crate) fn rule(&mut self, topic: &str, says: &str, secs: u64) {
+        let allowed = match says {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        };
+        self.1.insert(topic.to_owned(), (allowed, secs));
+    }
+
+    fn ruling(&self, request: &TopicRequest) -> AuthAnswer {
+        let said = self.1.get(request.topic.as_str()).copied();
+        let (allowed, secs) = said.unwrap_or((Some(false), 1));
+        AuthAnswer::Topic(Box::new(Ruling {
+            action: request.action,
+            topic: request.topic.clone(),
+            allowed,
+            lifetime: Duration::from_secs(secs),
+        }))
     }
 
     pub(crate) fn set(&mut self, user: &str, password: Option<&str>) {
@@ -81,6 +107,7 @@ impl Users {
                     self.verify(None, token)
                 }
             }
+            AuthRequest::Topic(request) => self.ruling(request),
             AuthRequest::Token { user, token, .. } => self.verify(user.as_ref(), token),
             AuthRequest::Scram { user, .. } => {
                 let made_up = Text::from_static("no password has this form\0");

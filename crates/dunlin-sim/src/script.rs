@@ -14,7 +14,7 @@
 //! 300ms` let time pass; `crash`, `stop`, `disk full`, `disk ok` are what
 //! happens to the server; `acl LINE; LINE` replaces its access list, `acl -`
 //! takes it away, and `user NAME PASSWORD` changes a user, `user NAME -` removes
-//! one. `set KEY=VALUE` at the top changes the
+//! one; `says TOPIC yes 10` is what a server says of a topic, or `no` or `down`, and for how many seconds. `set KEY=VALUE` at the top changes the
 //! configuration. What a client receives and no line reads is an error at
 //! the next step.
 
@@ -22,6 +22,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dunlin_base::{ConnId, QoS, StreamId};
+use dunlin_broker::access::WhenDown;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_broker::{
     Automatic, Bounds, BridgeSession, Config, OtherUser, Overflow, Priority, QueueFull, Quota,
@@ -34,7 +35,7 @@ use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
 use crate::setup::Setup;
-use crate::world::{World, open_as, open_at, set_acl, set_user};
+use crate::world::{World, open_as, open_at, set_acl, set_ruling, set_user};
 
 /// What scripts call stream `d`.
 const DATAGRAM: StreamId = StreamId(u64::MAX);
@@ -124,6 +125,14 @@ fn set(setup: &mut Setup, pair: &str) {
     }
     if key == "acl" {
         setup.acl = access_list(value);
+        return;
+    }
+    if key == "asks" {
+        setup.asks = Some(match value {
+            "allow" => WhenDown::Allow,
+            "last" => WhenDown::Last,
+            _ => WhenDown::Deny,
+        });
         return;
     }
     let config = &mut setup.config;
@@ -303,6 +312,13 @@ impl Script {
                 let (user, password) = words.split_once(' ').expect("a user and a password");
                 let password = (password != "-").then_some(password);
                 set_user(&mut self.world, user, password);
+            }
+            ("says", words) => {
+                let words: Vec<&str> = words.split(' ').collect();
+                let &[topic, says, secs] = &words[..] else {
+                    return Err("a topic, yes, no or down, and seconds".into());
+                };
+                set_ruling(&mut self.world, topic, says, secs.parse().expect("seconds"));
             }
             ("stop", _) => self.world.shut_down(),
             ("disk", "full") => self.world.disk.fault = Fault::Full,

@@ -1,6 +1,7 @@
 //! What a world is made from: how many shards, their configuration, delays.
 
 use dunlin_base::transport::Transport;
+use dunlin_broker::access::WhenDown;
 use dunlin_broker::{Config, SysTopics};
 
 /// How long things take, in microseconds, from and to.
@@ -58,6 +59,8 @@ pub struct Setup {
     pub users: &'static [(&'static str, &'static str)],
     /// Access list; without one everything is allowed.
     pub acl: Option<String>,
+    /// A server decides on topics that no rule is about.
+    pub asks: Option<WhenDown>,
 }
 
 impl Setup {
@@ -78,6 +81,7 @@ impl Setup {
             protocol: None,
             users: &[],
             acl: None,
+            asks: None,
         }
     }
 }

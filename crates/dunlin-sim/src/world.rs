@@ -537,6 +537,11 @@ pub(crate) fn set_acl(world: &mut World, acl: Option<&str>) {
     reload(world);
 }
 
+/// Has the server say this of a topic from now on.
+pub(crate) fn set_ruling(world: &mut World, topic: &str, says: &str, secs: u64) {
+    world.users.rule(topic, says, secs);
+}
+
 /// Changes or removes a user's password, as a reload does.
 pub(crate) fn set_user(world: &mut World, user: &str, password: Option<&str>) {
     world.users.set(user, password);
@@ -548,6 +553,7 @@ fn reload(world: &mut World) {
     let access = Access {
         acl: acl.map(|text| Arc::new(Acl::parse(text).expect("an access list"))),
         users: world.users.listed(),
+        asks: world.setup.asks,
     };
     for index in 0..world.shards.len() {
         world.shards[index].set_access(world.agenda.now, access.clone());

@@ -4,7 +4,7 @@
 use alloc::boxed::Box;
 
 use super::levels::{Name, Names};
-use super::{Access, Acl, AclErrorKind, Action, Rule, Rules, named};
+use super::{Access, Acl, AclErrorKind, Action, Decision, Rule, Rules, named};
 
 /// Most rules that a client brings.
 pub const OWN_RULES_MAX: usize = 64;
@@ -84,16 +84,22 @@ pub(crate) struct Actor<'a> {
 }
 
 impl Access {
-    /// Whether a client may do this. Rules of its own count as lines of the access list
-    /// that only this client has.
+    /// Whether the rules alone let a client do this.
     pub(crate) fn allows(&self, who: Actor<'_>, action: Action, topic: &str) -> bool {
+        self.decide(who, action, topic) == Decision::Allowed
+    }
+
+    /// What the rules say of this. Rules of a client count as lines of the access list
+    /// that only it has. Where a server is asked it decides on what no line is about.
+    pub(crate) fn decide(&self, who: Actor<'_>, action: Action, topic: &str) -> Decision {
         let listed = |acl: &Acl| acl.decide(who.user, who.client_id, action, topic);
         let owned = |own: &OwnRules| own.decide(who.user, who.client_id, action, topic);
         match (self.acl.as_deref().map(listed), who.rules.map(owned)) {
-            (None, None) => true,
-            (Some(one), None) | (None, Some(one)) => one.is_ok(),
-            (Some(Err(Some(_))), _) | (_, Some(Err(Some(_)))) => false,
-            (Some(list), Some(own)) => list.is_ok() || own.is_ok(),
+            (Some(Err(Some(_))), _) | (_, Some(Err(Some(_)))) => Decision::Denied,
+            (Some(Ok(_)), _) | (_, Some(Ok(_))) => Decision::Allowed,
+            _ if self.asks.is_some() => Decision::Open,
+            (None, None) => Decision::Allowed,
+            _ => Decision::Denied,
         }
     }
 }
@@ -111,7 +117,7 @@ mod tests {
         let acl = Acl::parse("user u\ntopic readwrite mine\ntopic deny d/secret").expect("valid");
         let with = |acl: Option<Acl>| Access {
             acl: acl.map(Arc::new),
-            users: None,
+            ..Access::default()
         };
         let (free, listed) = (with(None), with(Some(acl)));
         let who = |rules| Actor {

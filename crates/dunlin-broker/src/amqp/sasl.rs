@@ -307,7 +307,9 @@ pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
             let cause = "no valid token";
             refuse_with(own, c, SaslCode::Auth, cause, Some(INVALID_TOKEN));
         }
-        AuthAnswer::Refuse | AuthAnswer::Unknown => refuse(own, c, SaslCode::Auth, WRONG),
+        AuthAnswer::Refuse | AuthAnswer::Unknown | AuthAnswer::Topic(_) => {
+            refuse(own, c, SaslCode::Auth, WRONG)
+        }
     }
 }
 

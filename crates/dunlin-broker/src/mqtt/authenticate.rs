@@ -19,7 +19,7 @@ use crate::io::Output;
 use crate::mqtt::claims;
 use crate::mqtt::conn::{PendingConnect, Phase, Voucher};
 use crate::mqtt::fault::Fault;
-use crate::mqtt::{ending, records, send};
+use crate::mqtt::{asking, ending, records, send};
 use crate::owners::Owners;
 use crate::owners::common::{Identity, Standing};
 use crate::owners::timers::Timer;
@@ -85,6 +85,9 @@ fn ask(own: &mut Owners, c: ConnIdx, phase: Phase, request: AuthRequest) {
 
 /// The authenticator answered for this connection.
 pub(crate) fn handle_auth_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
+    if let AuthAnswer::Topic(ruling) = &answer {
+        return asking::handle_ruling(own, c, ruling);
+    }
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };

@@ -23,6 +23,8 @@ pub(crate) enum Flow {
     Continue,
     /// The session lives on another shard: give it this packet and the rest.
     HandOver(ShardId),
+    /// Keep the packet and the rest until a server has answered.
+    Hold,
 }
 
 /// A CONNECT that decoded well.

@@ -3,6 +3,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod acks;
+pub(crate) mod asking;
 pub(crate) mod authenticate;
 pub(crate) mod claims;
 pub(crate) mod conn;

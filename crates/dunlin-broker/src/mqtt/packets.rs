@@ -12,6 +12,7 @@ use dunlin_base::{ConnId, StreamId};
 use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::{DecodeError, Packet, ReasonCode, decode, decode_publish};
 use dunlin_mqtt::flow::stream_code;
+use dunlin_mqtt::server::link::PARKED_BYTES_MAX;
 use dunlin_mqtt::server::{Framer, Incoming, answer_stream, connect as connect_engine};
 
 use crate::ids::{ConnIdx, SessionIdx};
@@ -21,8 +22,8 @@ use crate::mqtt::conn::{MqttConn, Phase};
 use crate::mqtt::connect::Flow;
 use crate::mqtt::fault::Fault;
 use crate::mqtt::{
-    acks, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams, pace,
-    publish, pump, send, subscribe,
+    acks, asking, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams,
+    pace, publish, pump, send, subscribe,
 };
 use crate::owners::Owners;
 use crate::owners::conn::Conn;
@@ -49,7 +50,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
     };
     match &conn.phase {
         Phase::Closing | Phase::HandedOver(_) => return,
-        phase if phase.is_pending() => return park(own, c, stream, data),
+        phase if phase.is_pending() || conn.asked > 0 => return park(own, c, stream, data),
         Phase::ExpectConnect | Phase::Exchanging(..) if stream != StreamId::CONTROL => {
             return park(own, c, stream, data);
         }
@@ -104,6 +105,11 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
                 bytes.extend_from_slice(packet);
                 bytes.extend_from_slice(data);
                 return hand_over(own, c, to, bytes.into());
+            }
+            Ok((Flow::Hold, packet)) => {
+                let bytes = [packet, data].concat();
+                put_framer(own, c, stream, framer);
+                return park(own, c, stream, &bytes);
             }
             Err(fault) => return fail(own, c, stream, fault),
         }
@@ -174,11 +180,12 @@ fn handle_packet(
     if let Phase::Connected(s) = conn.phase
         && let Some(publish) = decode_publish(packet, conn.link.terms.version)
     {
-        if let Some(pace) = &mut conn.pace {
-            pace.note_message(now);
+        let publish = publish?;
+        if !asking::may_publish(own, (c, s), stream, &publish) {
+            return Ok(Flow::Hold);
         }
         let answered = answer_stream(stream);
-        publish::handle_publish(own, (c, s), (stream, answered), (publish?, packet))?;
+        publish::handle_publish(own, (c, s), (stream, answered), (publish, packet))?;
         return Ok(Flow::Continue);
     }
     let decoded = match decode(packet, conn.link.terms.version) {
@@ -189,18 +196,27 @@ fn handle_packet(
         decoded => decoded?,
     };
     let incoming = Incoming::of(conn.phase.stage(), stream, decoded)?;
-    match conn.phase {
-        Phase::Connected(s) => handle_session_packet(own, (c, s), stream, incoming)?,
-        _ => match incoming {
-            Incoming::Connect(connect) => {
-                return connect::handle_connect(own, c, packet, &connect);
-            }
-            Incoming::Auth(auth) => authenticate::handle_auth_exchange(own, c, &auth)?,
-            Incoming::Disconnect(_) => ending::close(own, c, close_code::NO_ERROR),
-            _ => {}
-        },
+    if let Phase::Connected(s) = conn.phase {
+        return match may_go(own, (c, s), &incoming) {
+            true => handle_session_packet(own, (c, s), stream, incoming).map(|()| Flow::Continue),
+            false => Ok(Flow::Hold),
+        };
+    }
+    match incoming {
+        Incoming::Connect(connect) => return connect::handle_connect(own, c, packet, &connect),
+        Incoming::Auth(auth) => authenticate::handle_auth_exchange(own, c, &auth)?,
+        Incoming::Disconnect(_) => ending::close(own, c, close_code::NO_ERROR),
+        _ => {}
     }
     Ok(Flow::Continue)
+}
+
+/// Whether a packet needs no answer of a server.
+fn may_go(own: &mut Owners, client: (ConnIdx, SessionIdx), packet: &Incoming<'_>) -> bool {
+    match packet {
+        Incoming::Subscribe(packet) => asking::may_subscribe(own, client, packet),
+        _ => true,
+    }
 }
 
 /// The first packet could not be decoded.
@@ -336,25 +352,29 @@ fn park(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &[u8]) {
     let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
+    let limits = &own.config.clients;
+    let streams_max = limits.data_streams_max;
+    // A packet that waits for an answer has been taken in already.
+    let bytes_max = match conn.asked {
+        0 => PARKED_BYTES_MAX,
+        _ => PARKED_BYTES_MAX.saturating_add(limits.packet_bytes_max as usize),
+    };
     // Before CONNECT a pause would keep CONNECT itself away.
-    if conn.phase.is_pending() {
+    if conn.phase.is_pending() || conn.asked > 0 {
         own.pause(c, true);
     }
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
-    if !conn
-        .link
-        .parked
-        .push(stream, data, own.config.clients.data_streams_max)
-    {
-        let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before CONNACK");
+    let parked = &mut conn.link.parked;
+    if !parked.hold(stream, data, streams_max, bytes_max) {
+        let fault = Fault::new(ReasonCode::QuotaExceeded, "too much before an answer");
         return ending::fail(own, c, fault);
     }
     own.weigh_conn(c);
 }
 
-/// Handles what came before the CONNECT was decided.
+/// Handles what came before the CONNECT, or a topic, was decided on.
 pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
@@ -374,6 +394,7 @@ pub(crate) fn unpark(own: &mut Owners, c: ConnIdx) {
     for data in parked.datagrams {
         handle_datagram(own, c, &data);
     }
+    asking::settle(own, c);
     own.pause(c, false);
 }
 
@@ -394,7 +415,7 @@ fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
         return;
     };
     let s = match conn.phase {
-        Phase::Connected(s) => s,
+        Phase::Connected(s) if conn.asked == 0 => s,
         Phase::Closing | Phase::HandedOver(_) => return,
         _ => {
             if !conn.link.parked.push_datagram(data) {
@@ -403,15 +424,23 @@ fn handle_datagram(own: &mut Owners, c: ConnIdx, data: &[u8]) {
             return;
         }
     };
-    own.stats.datagrams_received += 1;
-    if let Some(pace) = &mut conn.pace {
-        pace.note_message(own.now);
-    }
-    conn.link.keep_alive.heard(own.now);
     let decoded = conn
         .link
         .datagram(data, own.config.clients.packet_bytes_max);
     let stream = StreamId::CONTROL;
+    let may = match &decoded {
+        Ok(packet) => asking::may_publish(own, (c, s), stream, packet),
+        Err(_) => true,
+    };
+    let Some(conn) = own.conns.mqtt_mut(c) else {
+        return;
+    };
+    if !may {
+        own.stats.datagrams_dropped += u64::from(!conn.link.parked.push_datagram(data));
+        return;
+    }
+    own.stats.datagrams_received += 1;
+    conn.link.keep_alive.heard(own.now);
     let handled = decoded.and_then(|publish| {
         publish::handle_publish(own, (c, s), (stream, stream), (publish, data))
     });

@@ -32,6 +32,9 @@ pub(crate) fn handle_publish(
     let maximum = own.config.clients.topic_alias_maximum;
     let (alias_topic, listener) = match own.conns.mqtt_mut(c) {
         Some(conn) => {
+            if let Some(pace) = &mut conn.pace {
+                pace.note_message(own.now);
+            }
             let topic = conn.link.handle_publish(arrived, &packet, maximum)?;
             (topic, conn.peer.listener)
         }

@@ -10,7 +10,7 @@ use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, Text};
 use dunlin_store::SessionKey;
 
-use crate::access::{Access, Action, Actor, OwnRules};
+use crate::access::{Access, Action, Actor, Decided, Decision, OwnRules};
 use crate::auth::By;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::holders::Charge;
@@ -53,6 +53,8 @@ pub(crate) struct ConnCore {
     pub(crate) paused: bool,
     /// It is held until retained messages are stored.
     pub(crate) unstored: bool,
+    /// Questions about topics that a server has not answered.
+    pub(crate) asked: u16,
     /// How fast it may send, if there is a limit.
     pub(crate) pace: Option<Box<Pace>>,
     /// This receiver is behind.
@@ -90,6 +92,7 @@ impl ConnCore {
             blocked: false,
             paused: false,
             unstored: false,
+            asked: 0,
             pace: None,
             behind: None,
             alarm: Alarm::default(),
@@ -180,6 +183,8 @@ pub(crate) struct SessionCore {
     /// What vouches for it brought these.
     pub(crate) rules: Option<Arc<OwnRules>>,
     pub(crate) allowed: Option<Box<Allowed>>,
+    /// What a server has said of topics.
+    pub(crate) decided: Option<Box<Decided>>,
     /// What waits or is in flight may come from a time of other rules.
     pub(crate) recheck: bool,
     pub(crate) conn: Option<ConnIdx>,
@@ -203,6 +208,7 @@ impl SessionCore {
             standing: Standing::Open,
             rules: None,
             allowed: None,
+            decided: None,
             recheck: false,
             conn: None,
             walks: Walks::default(),
@@ -214,18 +220,44 @@ impl SessionCore {
         }
     }
 
-    /// Whether the rules let it do this.
+    /// Whether the rules, or a server, let it do this.
     pub(crate) fn may(&self, access: &Access, action: Action, topic: &str) -> bool {
+        match self.decide(access, action, topic) {
+            Decision::Allowed => true,
+            Decision::Denied => false,
+            Decision::Open => self.said(action, topic).unwrap_or_default(),
+        }
+    }
+
+    /// What the server has said, if it has. What a client has subscribed to it receives.
+    fn said(&self, action: Action, topic: &str) -> Option<bool> {
+        match action {
+            Action::Receive => Some(true),
+            action => self.decided.as_ref()?.says(action, topic),
+        }
+    }
+
+    /// Whether it keeps a subscription that it has.
+    pub(crate) fn keeps(&self, access: &Access, filter: &str) -> bool {
+        match self.decide(access, Action::Subscribe, filter) {
+            Decision::Allowed => true,
+            Decision::Denied => false,
+            Decision::Open => self.said(Action::Subscribe, filter).unwrap_or(true),
+        }
+    }
+
+    /// What the rules say.
+    pub(crate) fn decide(&self, access: &Access, action: Action, topic: &str) -> Decision {
         match self.standing {
-            Standing::Gone | Standing::Unproved => false,
-            Standing::Server => true,
+            Standing::Gone | Standing::Unproved => Decision::Denied,
+            Standing::Server => Decision::Allowed,
             Standing::Open | Standing::Listed => {
                 let who = Actor {
                     user: self.user.as_deref(),
                     client_id: &self.client_id,
                     rules: self.rules.as_deref(),
                 };
-                access.allows(who, action, topic)
+                access.decide(who, action, topic)
             }
         }
     }

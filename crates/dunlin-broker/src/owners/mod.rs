@@ -190,14 +190,14 @@ impl Owners {
         policy.unwrap_or_default()
     }
 
-    /// Stops or resumes reading from a connection. One that is held for the store, or has
-    /// sent faster than it may, is not read before that lets it go on.
+    /// Stops or resumes reading from a connection. One that is held for the store, has
+    /// sent faster than it may or waits for a server's answer is not read before that lets it go on.
     pub(crate) fn pause(&mut self, c: ConnIdx, paused: bool) {
         let Some(conn) = self.conns.get_mut(c) else {
             return;
         };
         let is_paced = conn.pace.as_ref().is_some_and(|pace| pace.held);
-        let paused = paused || conn.unstored || is_paced;
+        let paused = paused || conn.unstored || is_paced || conn.asked > 0;
         if conn.paused != paused {
             conn.paused = paused;
             let (conn, kind) = conn.reading(paused);
@@ -244,6 +244,12 @@ impl Owners {
         session.is_none_or(|session| session.may(&self.access, action, topic))
     }
 
+    /// Whether a session keeps a subscription that it has.
+    pub(crate) fn may_keep(&self, s: SessionIdx, filter: &str) -> bool {
+        let session = self.sessions.get(s);
+        session.is_none_or(|session| session.keeps(&self.access, filter))
+    }
+
     /// As [`Owners::may`] for [`Action::Publish`], with a memory.
     pub(crate) fn may_publish(&mut self, s: SessionIdx, topic: &str) -> bool {
         let session = self.sessions.get(s);
@@ -256,7 +262,9 @@ impl Owners {
             return true;
         }
         let may = self.may(s, Action::Publish, topic);
-        if may && let Some(session) = self.sessions.get_mut(s) {
+        // What a server says holds for a time.
+        let lasts = may && self.access.asks.is_none();
+        if lasts && let Some(session) = self.sessions.get_mut(s) {
             session.allowed.get_or_insert_default().add(topic);
         }
         may

@@ -16,6 +16,7 @@ pub(crate) fn recheck(own: &mut Owners, s: SessionIdx, changes: &mut Vec<Interes
         return;
     };
     session.allowed = None;
+    session.decided = None;
     session.recheck = true;
     for (filter, value) in session.subscriptions() {
         changes.extend(subscriptions::place(own, s, &filter, value));

@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use dunlin_base::{ShardId, Text};
 use dunlin_store::StoreOp;
 
-use crate::access::Action;
 use crate::ids::SessionIdx;
 use crate::io::{BusMessage, InterestChange};
 use crate::memory::Part;
@@ -25,7 +24,7 @@ pub(crate) fn place(
     filter: &str,
     value: Subscribed,
 ) -> Vec<InterestChange> {
-    let restricted = !own.may(s, Action::Subscribe, filter);
+    let restricted = !own.may_keep(s, filter);
     if restricted && filter.starts_with("$share/") {
         return leave(own, s, filter).collect();
     }

@@ -4,6 +4,7 @@
 mod access;
 mod amqp_filters;
 mod amqp_streams;
+mod asking;
 mod auth;
 mod blocked;
 mod budget;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::tokens::is_user;
 use super::web::{Manner, Web, WebError};
 use super::{Asked, Door, Job, Proof, rules};
-use crate::config::{Asking, WhenDown};
+use crate::config::{AskedServer, Asking, WhenDown};
 
 /// Longest answer.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
@@ -51,6 +51,33 @@ pub enum HttpError {
     },
 }
 
+/// A server as the configuration has it.
+pub(super) fn web(config: &AskedServer<'_>) -> Result<Web, HttpError> {
+    let manner = Manner {
+        ca_file: config.ca_file,
+        timeout: config.timeout,
+        connections: config.connections as usize,
+        bytes_max: ANSWER_BYTES_MAX,
+    };
+    let mut web = Web::new(config.url, &manner)?;
+    if let Some(path) = config.authorization_file {
+        let wrong = |why: String| HttpError::Authorization {
+            path: path.into(),
+            why,
+        };
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+        let value = text.trim();
+        let fits = !value.is_empty()
+            && value.len() <= AUTHORIZATION_BYTES_MAX
+            && !value.contains(|c: char| !c.is_ascii() || c.is_control());
+        if !fits {
+            return Err(wrong("it is not one line of ASCII".into()));
+        }
+        web.set_authorization(value.into());
+    }
+    Ok(web)
+}
+
 /// The server.
 #[derive(Clone)]
 pub(super) struct Server {
@@ -68,32 +95,11 @@ impl fmt::Debug for Server {
 
 impl Server {
     pub(super) fn load(config: &Asking) -> Result<Self, HttpError> {
-        let manner = Manner {
-            ca_file: config.ca_file.as_deref(),
-            timeout: config.timeout.0,
-            connections: config.connections as usize,
-            bytes_max: ANSWER_BYTES_MAX,
-        };
-        let mut web = Web::new(&config.url, &manner)?;
-        if let Some(path) = &config.authorization_file {
-            let wrong = |why: String| HttpError::Authorization {
-                path: path.clone(),
-                why,
-            };
-            let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-            let value = text.trim();
-            let fits = !value.is_empty()
-                && value.len() <= AUTHORIZATION_BYTES_MAX
-                && !value.contains(|c: char| !c.is_ascii() || c.is_control());
-            if !fits {
-                return Err(wrong("it is not one line of ASCII".into()));
-            }
-            web.set_authorization(value.into());
-        }
+        let server = config.server();
         Ok(Self {
-            web: Arc::new(web),
-            timeout: config.timeout.0,
-            connections: config.connections,
+            web: Arc::new(web(&server)?),
+            timeout: server.timeout,
+            connections: server.connections,
             when_down: config.when_down,
         })
     }
@@ -232,7 +238,7 @@ impl Pool {
 }
 
 fn run(server: &Server, queue: &Mutex<Receiver<Question>>, door: &Door) {
-    let mut log = Log::default();
+    let mut log = Log::new("auth.http");
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((asked, since)) = next else {
@@ -275,17 +281,23 @@ fn conclude(asked: Box<Asked>, verdict: Option<Verdict>, when_down: WhenDown, do
 }
 
 /// Says that a server does not answer, once in a while.
-#[derive(Default)]
-struct Log {
+pub(super) struct Log {
+    /// Which server.
+    key: &'static str,
     last: Option<Instant>,
 }
 
 impl Log {
-    fn note(&mut self, error: &WebError) {
+    pub(super) const fn new(key: &'static str) -> Self {
+        Self { key, last: None }
+    }
+
+    pub(super) fn note(&mut self, error: &WebError) {
         const EVERY: Duration = Duration::from_secs(10);
         if self.last.is_none_or(|last| last.elapsed() >= EVERY) {
             self.last = Some(Instant::now());
-            tracing::warn!(%error, "the server of auth.http does not answer as it should");
+            let key = self.key;
+            tracing::warn!(%error, "the server of {key} does not answer as it should");
         }
     }
 }

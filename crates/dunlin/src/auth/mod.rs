@@ -7,6 +7,7 @@ pub mod passwords;
 mod rules;
 mod throttle;
 pub mod tokens;
+mod topics;
 mod web;
 mod worker;
 
@@ -103,9 +104,12 @@ pub enum AuthError {
     /// The keys of tokens.
     #[error(transparent)]
     Tokens(#[from] TokenError),
-    /// The server that is asked by HTTP.
+    /// The server that is asked by HTTP who clients are.
     #[error("auth.http: {0}")]
-    Http(#[from] HttpError),
+    Http(HttpError),
+    /// The server that is asked about topics.
+    #[error("auth.topics: {0}")]
+    Topics(HttpError),
     /// The access list cannot be read.
     #[error("cannot read the access list {}: {source}", path.display())]
     ReadAcl {
@@ -161,6 +165,7 @@ pub struct Proof {
 pub struct Authenticator {
     jobs: Option<Arc<SyncSender<Job>>>,
     thread: Option<JoinHandle<()>>,
+    topics: Option<topics::Pool>,
 }
 
 impl fmt::Debug for Authenticator {
@@ -175,6 +180,7 @@ pub struct Credentials {
     passwords: Option<Passwords>,
     tokens: Option<Tokens>,
     server: Option<Server>,
+    topics: Option<topics::Server>,
     /// What is asked about a client, one after the other.
     order: Vec<Step>,
 }
@@ -189,7 +195,10 @@ impl Credentials {
         Ok(Self {
             passwords: passwords.map(Passwords::load).transpose()?,
             tokens: config.jwt.as_ref().map(Tokens::load).transpose()?,
-            server: config.http.as_ref().map(Server::load).transpose()?,
+            server: (config.http.as_ref().map(Server::load).transpose())
+                .map_err(AuthError::Http)?,
+            topics: (config.topics.as_ref().map(topics::Server::load).transpose())
+                .map_err(AuthError::Topics)?,
             order: config.steps().collect(),
         })
     }
@@ -207,9 +216,12 @@ impl Credentials {
     /// # Errors
     /// There is no thread, or no random key, to be had.
     pub fn start(self, delays: Delays) -> Result<Option<Authenticator>, AuthError> {
-        if self.passwords.is_none() && self.tokens.is_none() && self.server.is_none() {
+        let verifies = self.passwords.is_some() || self.tokens.is_some() || self.server.is_some();
+        if !verifies && self.topics.is_none() {
             return Ok(None);
         }
+        let topics = self.topics.as_ref().map(topics::Pool::start);
+        let topics = topics.transpose().map_err(AuthError::Thread)?;
         let (jobs, queue) = sync_channel(QUEUE_MAX);
         let jobs = Arc::new(jobs);
         let worker = Worker::start(self, delays, &Door(Arc::downgrade(&jobs)))?;
@@ -220,6 +232,7 @@ impl Credentials {
         Ok(Some(Authenticator {
             jobs: Some(jobs),
             thread: Some(thread),
+            topics,
         }))
     }
 }
@@ -254,6 +267,11 @@ fn submit(jobs: Option<&SyncSender<Job>>, job: Job) -> Result<(), Job> {
 impl Authenticator {
     /// Asks; never waits. The answer is given to `reply`.
     pub fn submit(&self, request: AuthRequest, reply: Reply) {
+        let request = match (request, &self.topics) {
+            (AuthRequest::Topic(request), Some(pool)) => return pool.submit(request, reply),
+            (AuthRequest::Topic(request), None) => return reply(topics::ruling(&request, None)),
+            (request, _) => request,
+        };
         let job = Job::Ask(Box::new(Asked::new(request, reply)));
         if let Err(Job::Ask(asked)) = submit(self.jobs.as_deref(), job) {
             (asked.reply)(AuthAnswer::Busy);

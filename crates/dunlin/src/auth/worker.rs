@@ -162,6 +162,8 @@ impl Worker {
                 let answer = self.scram(user, *address, now);
                 Outcome::Answer(answer)
             }
+            // Another thread asks about topics.
+            AuthRequest::Topic(_) => Outcome::Pass,
             AuthRequest::Token {
                 user,
                 token,

@@ -32,7 +32,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use asking::{Asking, WhenDown};
+pub(crate) use asking::AskedServer;
+pub use asking::{Asking, AskingTopics, TopicsDown, WhenDown};
 use early::EarlyData;
 pub use error::ConfigError;
 pub use jwt::{JWT_ALGORITHMS, Jwt, UserName};

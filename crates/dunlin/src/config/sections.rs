@@ -12,7 +12,7 @@ use dunlin_base::limits::{
 use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
-use super::asking::Asking;
+use super::asking::{Asking, AskingTopics};
 use super::error::Wrong;
 use super::http::Http;
 use super::jwt::Jwt;
@@ -405,6 +405,8 @@ pub struct Auth {
     pub jwt: Option<Jwt>,
     /// A server that is asked who clients are.
     pub http: Option<Asking>,
+    /// A server that is asked which topics clients may use.
+    pub topics: Option<AskingTopics>,
     /// What decides on a client, one after the other.
     pub order: Vec<Step>,
     /// Topics that users and clients may use.
@@ -424,6 +426,7 @@ impl Default for Auth {
             password_file: None,
             jwt: None,
             http: None,
+            topics: None,
             order: vec![Step::Jwt, Step::Password, Step::Http, Step::Certificate],
             acl_file: None,
             session_of_other_user: OtherUser::default(),
@@ -453,6 +456,7 @@ impl Auth {
         }
         self.jwt.as_ref().map_or(Ok(()), Jwt::check)?;
         self.http.as_ref().map_or(Ok(()), Asking::check)?;
+        self.topics.as_ref().map_or(Ok(()), AskingTopics::check)?;
         self.check_order()
     }
 

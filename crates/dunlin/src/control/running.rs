@@ -119,16 +119,22 @@ pub(super) fn rights(plane: &Plane, user: Option<&str>, client_id: &str, name: &
     let asked = actions
         .into_iter()
         .filter(|(_, action)| !is_filter || *action == Action::Subscribe);
+    // Where no line decides.
+    let open = |asked: Action, otherwise: Result<String, String>| match access.asks {
+        None => otherwise,
+        Some(_) if asked == Action::Receive => Ok("no line is about it, and no server is asked".to_owned()),
+        Some(_) => Err("no line is about it: the server of auth.topics decides".to_owned()),
+    };
     let rows = asked.map(|(action, asked)| {
         let decided = match &access.acl {
             _ if asked == Action::Publish && dunlin_broker::access::is_reserved(&name) => {
                 Err("only the broker publishes there".to_owned())
             }
-            None => Ok("there is no access list (auth.acl_file)".to_owned()),
+            None => open(asked, Ok("there is no access list (auth.acl_file)".to_owned())),
             Some(acl) => match acl.decide(user, client_id, asked, &name) {
                 Ok(line) => Ok(format!("line {line} allows it")),
                 Err(Some(line)) => Err(format!("line {line} denies it")),
-                Err(None) => Err("no line allows it".to_owned()),
+                Err(None) => open(asked, Err("no line allows it".to_owned())),
             },
         };
         let allowed = decided.is_ok();

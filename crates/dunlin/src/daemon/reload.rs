@@ -23,6 +23,7 @@ pub(super) fn load_access(config: &Config) -> Result<(Access, Credentials), Star
     let access = Access {
         acl: acl.map(Arc::new),
         users: credentials.users().map(Arc::new),
+        asks: config.auth.topics.as_ref().map(|it| it.when_down.into()),
     };
     Ok((access, credentials))
 }

@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU16;
 use core::time::Duration;
 
 use dunlin_base::{Instant, QoS, SendBuf, StreamId, Text};
@@ -199,6 +200,12 @@ impl Link {
             true => Ok(None),
             false => Err(invalid),
         }
+    }
+
+    /// The topic that an alias of the client stands for.
+    pub fn topic_of(&mut self, arrived: StreamId, alias: NonZeroU16, maximum: u16) -> Option<Text> {
+        let stream = self.streams.get_mut(arrived)?;
+        stream.aliases_in(maximum).topic(alias)
     }
 
     /// The message of a datagram: one PUBLISH with QoS 0, whole.

@@ -46,9 +46,20 @@ impl Parked {
     /// Keeps bytes of a stream; `false` if they are too many, or if more than
     /// `streams_max` streams wait already.
     pub fn push(&mut self, stream: StreamId, data: &[u8], streams_max: usize) -> bool {
+        self.hold(stream, data, streams_max, PARKED_BYTES_MAX)
+    }
+
+    /// As [`Parked::push`], where not more than `bytes_max` may wait.
+    pub fn hold(
+        &mut self,
+        stream: StreamId,
+        data: &[u8],
+        streams_max: usize,
+        bytes_max: usize,
+    ) -> bool {
         let parked = self.bytes();
         let all = self.0.get_or_insert_default();
-        if parked + data.len() > PARKED_BYTES_MAX || all.streams.len() > streams_max {
+        if parked + data.len() > bytes_max || all.streams.len() > streams_max {
             return false;
         }
         match all.streams.iter_mut().find(|(id, _)| *id == stream) {
