@@ -50,8 +50,8 @@ use levels::{Levels, Name, Names};
 
 pub use decided::{DECIDED_BYTES_MAX, DECIDED_MAX, WhenDown};
 pub(crate) use decided::{Decided, Decision};
-pub(crate) use own::Actor;
-pub use own::{OWN_RULES_BYTES_MAX, OWN_RULES_MAX, OwnRules};
+pub(crate) use own::{Actor, OwnLimits};
+pub use own::{OWN_GROUPS_MAX, OWN_RULES_BYTES_MAX, OWN_RULES_MAX, OwnRules};
 
 /// Most `topic` and `pattern` lines of one list.
 pub const RULES_MAX: usize = 1_000_000;
@@ -90,6 +90,9 @@ pub enum AclErrorKind {
     /// There are more than [`RULES_MAX`], with the members of groups.
     #[error("there are more than {RULES_MAX} lines with topics and members of groups")]
     TooMany,
+    /// It is no limit of a client.
+    #[error("`{0}` is no limit")]
+    Limit(String),
     /// A client brings more than [`OWN_RULES_MAX`], or too long ones.
     #[error("there are more than {OWN_RULES_MAX} rules of a client, or too long ones")]
     TooManyOwn,
@@ -332,6 +335,23 @@ impl Acl {
         action: Action,
         topic: &str,
     ) -> Result<u32, Option<u32>> {
+        self.decide_in(user, client_id, &[], action, topic)
+    }
+
+    /// Whether the list has a user in a group.
+    pub(crate) fn is_in(&self, group: &str, user: &str) -> bool {
+        self.groups.has(group, user)
+    }
+
+    /// As [`Acl::decide`], for a client that is in these groups, too.
+    fn decide_in(
+        &self,
+        user: Option<&str>,
+        client_id: &str,
+        groups: &[Box<str>],
+        action: Action,
+        topic: &str,
+    ) -> Result<u32, Option<u32>> {
         let topic = named(action, topic);
         let names = Names {
             user: user.map_or(Name::Absent, Name::new),
@@ -342,7 +362,7 @@ impl Acl {
             Some(name) => self.users.get(name),
         };
         let sections = [by_user, self.clients.get(client_id), Some(&self.patterns)];
-        let groups = self.groups.of(user);
+        let groups = self.groups.of(user, groups);
         let mut rules = sections.into_iter().flatten().chain(groups);
         let denied = rules
             .clone()

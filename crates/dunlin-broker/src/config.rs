@@ -12,11 +12,11 @@ use dunlin_base::{ShardId, Text};
 pub use self::limits::{
     ClientLimits, OtherUser, PRIORITY_MAX, Priority, QueueFull, Sending, SessionLimits,
 };
-use crate::auth::AuthPolicy;
+use crate::auth::{AuthPolicy, Others};
 use crate::bridges::{Bounds, Bridges};
 use crate::memory::Memory;
 use crate::queues::options::{Overflow, QueueOptions};
-use crate::quotas::Quotas;
+use crate::quotas::{Quotas, Subject};
 use crate::random::Secret;
 use crate::topics::Topics;
 
@@ -268,11 +268,11 @@ impl Config {
     }
 
     /// What bounds the queue of a client's session.
-    pub(crate) fn bounds_of(&self, client_id: &str, user: Option<&str>) -> Bounds {
-        if let Some(own) = self.bridges.bounds_of(client_id) {
+    pub(crate) fn bounds_of(&self, who: &Subject<'_>) -> Bounds {
+        if let Some(own) = self.bridges.bounds_of(who.client_id) {
             return own;
         }
-        let quota = self.quotas.of(client_id, user, None);
+        let quota = self.quotas.of(who);
         let quota = quota.map_or((0, 0), |it| (it.queue_messages_max, it.queue_bytes_max));
         Bounds {
             messages_max: match quota.0 {
@@ -283,11 +283,28 @@ impl Config {
                 0 => self.sessions.queue_bytes_max,
                 max => max,
             },
-            overflow: match self.sessions.queue_full {
-                QueueFull::Reject => Overflow::Reject,
-                QueueFull::DropNewest => Overflow::DropNewest,
-            },
+            overflow: self.overflow(),
         }
+    }
+
+    /// Whether sessions of users are counted: for a quota, or as a token or a server may
+    /// bring a limit.
+    pub(crate) fn counts_sessions(&self) -> bool {
+        let mut listeners = self.listeners.iter();
+        self.quotas.counts_sessions() || listeners.any(|it| it.tokens || it.others != Others::Never)
+    }
+
+    const fn overflow(&self) -> Overflow {
+        match self.sessions.queue_full {
+            QueueFull::Reject => Overflow::Reject,
+            QueueFull::DropNewest => Overflow::DropNewest,
+        }
+    }
+
+    /// What happens where the queue of a client's session is full.
+    pub(crate) fn overflow_of(&self, client_id: &str) -> Overflow {
+        let own = self.bridges.bounds_of(client_id);
+        own.map_or_else(|| self.overflow(), |bounds| bounds.overflow)
     }
 
     /// The level of a topic: that of the first rule that matches it.

@@ -2,12 +2,14 @@
 //! identifier and listener. Who sends faster is not read for a while; who has still sent
 //! too much then is disconnected.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::{Instant, Text};
 
+use crate::access::{Acl, OwnLimits, OwnRules};
 use crate::topics::is_like;
 
 /// Most quotas: each is compared with a client in turn.
@@ -20,6 +22,8 @@ pub struct Quota {
     pub client_id: Option<Text>,
     /// User names, likewise.
     pub user: Option<Text>,
+    /// A group, of the access list or by what vouches for the client; `None`: all clients.
+    pub group: Option<Text>,
     /// Numbers of listeners; none: all.
     pub listeners: Vec<u16>,
     /// Messages a second of one connection; 0: no limit.
@@ -40,15 +44,64 @@ pub struct Quota {
     pub sessions_max: usize,
 }
 
+/// Whom a quota may be for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) client_id: &'a str,
+    pub(crate) user: Option<&'a str>,
+    /// Of its connection; a session has none.
+    pub(crate) listener: Option<u16>,
+    pub(crate) rules: Option<&'a OwnRules>,
+    pub(crate) acl: Option<&'a Acl>,
+}
+
+impl Subject<'_> {
+    fn is_in(&self, group: &str) -> bool {
+        let listed = |acl: &Acl| self.user.is_some_and(|user| acl.is_in(group, user));
+        self.rules.is_some_and(|own| own.is_in(group)) || self.acl.is_some_and(listed)
+    }
+}
+
+/// The quota of a client with limits of its own.
+fn over(own: &OwnLimits, quota: Option<&Quota>) -> Quota {
+    let usual = Quota {
+        burst: Duration::from_secs(1),
+        debt: Duration::from_secs(10),
+        ..Quota::default()
+    };
+    let quota = quota.unwrap_or(&usual);
+    let size = |limit: Option<u64>, usual: usize| {
+        limit.map_or(usual, |it| usize::try_from(it).unwrap_or(usize::MAX))
+    };
+    let packet = u64::from(quota.packet_bytes_max);
+    let packet = own.packet_size.unwrap_or(packet);
+    Quota {
+        messages: own.messages.unwrap_or(quota.messages),
+        bytes: own.bytes.unwrap_or(quota.bytes),
+        burst: own.burst.map_or(quota.burst, Duration::from_millis),
+        debt: own.debt.map_or(quota.debt, Duration::from_millis),
+        packet_bytes_max: u32::try_from(packet).unwrap_or(u32::MAX),
+        queue_messages_max: size(own.queue_messages, quota.queue_messages_max),
+        queue_bytes_max: size(own.queue_bytes, quota.queue_bytes_max),
+        sessions_max: size(own.sessions, quota.sessions_max),
+        ..Quota::default()
+    }
+}
+
 impl Quota {
-    fn is_for(&self, client_id: &str, user: Option<&str>, listener: Option<u16>) -> bool {
-        let by_listener = match listener {
+    fn is_for(&self, who: &Subject<'_>) -> bool {
+        let Subject {
+            client_id, user, ..
+        } = *who;
+        let by_listener = match who.listener {
             Some(listener) => self.listeners.is_empty() || self.listeners.contains(&listener),
             None => self.listeners.is_empty(),
         };
         let by_id = self.client_id.as_deref();
         let by_user = self.user.as_deref();
+        let by_group = self.group.as_deref();
         by_listener
+            && by_group.is_none_or(|group| who.is_in(group))
             && by_id.is_none_or(|pattern| is_like(pattern, client_id))
             && by_user.is_none_or(|it| user.is_some_and(|user| is_like(it, user)))
     }
@@ -79,14 +132,13 @@ pub struct Quotas(pub Vec<Quota>);
 impl Quotas {
     /// The quota of a client; of a session, whose listener is not known, only those for
     /// all listeners.
-    pub(crate) fn of(
-        &self,
-        client_id: &str,
-        user: Option<&str>,
-        listener: Option<u16>,
-    ) -> Option<&Quota> {
+    pub(crate) fn of(&self, who: &Subject<'_>) -> Option<Cow<'_, Quota>> {
         let mut all = self.0.iter();
-        all.find(|quota| quota.is_for(client_id, user, listener))
+        let quota = all.find(|quota| quota.is_for(who));
+        match who.rules.and_then(OwnRules::limits) {
+            Some(own) => Some(Cow::Owned(over(own, quota))),
+            None => quota.map(Cow::Borrowed),
+        }
     }
 
     /// Whether sessions of users are counted for one.
@@ -221,6 +273,49 @@ mod tests {
     }
 
     #[test]
+    fn what_a_client_brings_counts_in_place_of_its_quota() {
+        let acl = Acl::parse("group ops = bob").expect("valid");
+        let quotas = Quotas(alloc::vec![
+            Quota {
+                group: Some(Text::from_static("ops")),
+                messages: 1,
+                bytes: 2,
+                burst: Duration::from_secs(3),
+                ..Quota::default()
+            },
+            Quota {
+                messages: 9,
+                ..Quota::default()
+            },
+        ]);
+        let of = |user, rules: &str| {
+            let rules = OwnRules::parse(rules).expect("valid");
+            let who = Subject {
+                client_id: "c",
+                user: Some(user),
+                listener: None,
+                rules: Some(&rules),
+                acl: Some(&acl),
+            };
+            let quota = quotas.of(&who).expect("a quota").into_owned();
+            (quota.messages, quota.bytes, quota.burst.as_millis())
+        };
+        assert_eq!(of("bob", ""), (1, 2, 3000));
+        assert_eq!(of("alice", ""), (9, 0, 0));
+        assert_eq!(of("alice", "open\ngroup ops"), (1, 2, 3000));
+        let own = "open\nlimit messages 7\nlimit burst 500";
+        assert_eq!(of("bob", own), (7, 2, 500));
+        let own = OwnRules::parse("limit queue_messages 5\nlimit packet_size 99999999999");
+        let own = own.expect("valid");
+        let quota = over(own.limits().expect("some"), None);
+        assert_eq!((quota.queue_messages_max, quota.queue_bytes_max), (5, 0));
+        assert_eq!(
+            (quota.packet_bytes_max, quota.debt.as_secs()),
+            (u32::MAX, 10)
+        );
+    }
+
+    #[test]
     fn the_first_quota_for_a_client_counts() {
         let quota = |user: &str, listeners: &[u16], messages| Quota {
             user: (user != "-").then(|| Text::from(user)),
@@ -234,7 +329,13 @@ mod tests {
             quota("alice", &[], 3),
         ]);
         let of = |user, listener| {
-            let found = quotas.of("c", user, listener);
+            let found = quotas.of(&Subject {
+                client_id: "c",
+                user,
+                listener,
+                rules: None,
+                acl: None,
+            });
             found.map_or(0, |quota| quota.messages)
         };
         assert_eq!(of(Some("sensor-7"), Some(1)), 1);

@@ -71,7 +71,7 @@ impl Users {
     }
 
     /// What follows the name of a user in a token is the seconds that it is valid, and
-    /// a topic that is its only one.
+    /// a topic that is its only one, or other lines about it.
     fn verify(&self, user: Option<&Text>, token: &str) -> AuthAnswer {
         let valid = token.split_once('.').and_then(|(name, rest)| {
             let (secs, topic) = match rest.split_once('.') {
@@ -81,7 +81,9 @@ impl Users {
             let claimed = user.is_none_or(|user| user.as_str() == name);
             let mut grant = Grant::new(Some(name.into()), By::Token);
             grant.lifetime = Some(Duration::from_secs(secs.parse().ok()?));
-            let rules = topic.map(OwnRules::parse).transpose().ok()?;
+            // Words and lines, in a packet of one line.
+            let lines = topic.map(|topic| topic.replace('~', " ").replace(';', "\n"));
+            let rules = lines.as_deref().map(OwnRules::parse).transpose().ok()?;
             grant.rules = rules.map(Arc::new);
             (claimed && self.0.contains_key(name)).then_some(grant)
         });

@@ -113,27 +113,22 @@ pub fn check_with(script: &str, change: impl Fn(&mut Setup)) {
     }
 }
 
+fn when_down(value: &str) -> WhenDown {
+    match value {
+        "allow" => WhenDown::Allow,
+        "last" => WhenDown::Last,
+        _ => WhenDown::Deny,
+    }
+}
+
 fn set(setup: &mut Setup, pair: &str) {
     let (key, value) = pair.split_once('=').expect("KEY=VALUE");
-    if key == "server_streams" {
-        setup.server_streams = value.parse().expect("a number");
-        return;
-    }
-    if key == "protocol" {
-        setup.protocol = (value == flow::ALPN).then_some(flow::ALPN);
-        return;
-    }
-    if key == "acl" {
-        setup.acl = access_list(value);
-        return;
-    }
-    if key == "asks" {
-        setup.asks = Some(match value {
-            "allow" => WhenDown::Allow,
-            "last" => WhenDown::Last,
-            _ => WhenDown::Deny,
-        });
-        return;
+    match key {
+        "server_streams" => return setup.server_streams = value.parse().expect("a number"),
+        "protocol" => return setup.protocol = (value == flow::ALPN).then_some(flow::ALPN),
+        "acl" => return setup.acl = access_list(value),
+        "asks" => return setup.asks = Some(when_down(value)),
+        _ => {}
     }
     let config = &mut setup.config;
     let number = || value.parse::<usize>().expect("a number");

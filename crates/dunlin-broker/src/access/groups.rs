@@ -45,10 +45,21 @@ impl Groups {
         }
     }
 
-    /// Lines of all groups of a user.
-    pub(super) fn of(&self, user: Option<&str>) -> impl Iterator<Item = &Rules> + Clone {
+    /// Lines of all groups of a user, and of those that it has besides.
+    pub(super) fn of<'a>(
+        &'a self,
+        user: Option<&str>,
+        more: &'a [Box<str>],
+    ) -> impl Iterator<Item = &'a Rules> + Clone {
         let groups = user.and_then(|user| self.members.get(user));
-        let numbers = groups.into_iter().flatten();
+        let more = more.iter().filter_map(|group| self.numbers.get(group));
+        let numbers = groups.into_iter().flatten().chain(more);
         numbers.filter_map(|number| self.rules.get(*number))
+    }
+
+    /// Whether a user is in a group.
+    pub(super) fn has(&self, group: &str, user: &str) -> bool {
+        let (number, groups) = (self.numbers.get(group), self.members.get(user));
+        number.is_some_and(|number| groups.is_some_and(|groups| groups.contains(number)))
     }
 }

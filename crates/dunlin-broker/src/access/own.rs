@@ -2,9 +2,10 @@
 //! access list, for this client alone.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::levels::{Name, Names};
-use super::{Access, Acl, AclErrorKind, Action, Decision, Rule, Rules, named};
+use super::{Access, Acl, AclErrorKind, Action, Decision, Rule, Rules, named, quote};
 
 /// Most rules that a client brings.
 pub const OWN_RULES_MAX: usize = 64;
@@ -12,12 +13,54 @@ pub const OWN_RULES_MAX: usize = 64;
 /// Most bytes of them, as text.
 pub const OWN_RULES_BYTES_MAX: usize = 8 * 1024;
 
-/// What a client may do, by what vouches for it. In filters `%u` is its user name and
+/// Most groups that a client is in by what vouches for it.
+pub const OWN_GROUPS_MAX: usize = 16;
+
+/// What a client may do, by what vouches for it, which groups it is in and how much it may
+/// send and have. In filters `%u` is its user name and
 /// `%c` its client identifier.
 #[derive(Clone, Debug, Default)]
 pub struct OwnRules {
     text: Box<str>,
     rules: Rules,
+    /// There are no rules, which is not the same as none that allow something.
+    is_open: bool,
+    groups: Vec<Box<str>>,
+    limits: Option<Box<OwnLimits>>,
+}
+
+/// What one client may send and have, by what vouches for it: what is given counts in place
+/// of its quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnLimits {
+    pub(crate) messages: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) burst: Option<u64>,
+    pub(crate) debt: Option<u64>,
+    pub(crate) packet_size: Option<u64>,
+    pub(crate) queue_messages: Option<u64>,
+    pub(crate) queue_bytes: Option<u64>,
+    pub(crate) sessions: Option<u64>,
+}
+
+impl OwnLimits {
+    /// Reads a limit: its name and a number, of milliseconds for a time.
+    fn read(&mut self, text: &str) -> Option<()> {
+        let (name, number) = text.split_once(' ')?;
+        let limit = match name {
+            "messages" => &mut self.messages,
+            "bytes" => &mut self.bytes,
+            "burst" => &mut self.burst,
+            "debt" => &mut self.debt,
+            "packet_size" => &mut self.packet_size,
+            "queue_messages" => &mut self.queue_messages,
+            "queue_bytes" => &mut self.queue_bytes,
+            "sessions" => &mut self.sessions,
+            _ => return None,
+        };
+        *limit = Some(number.parse().ok()?);
+        Some(())
+    }
 }
 
 // Rules are what their text says.
@@ -31,22 +74,49 @@ impl Eq for OwnRules {}
 
 impl OwnRules {
     /// Reads lines such as `write devices/%c/state` or `deny a/#`: what follows `topic`
-    /// in an access list.
+    /// in an access list. Before them may stand `open`, where there are no rules,
+    /// `group NAME`, and limits such as `limit messages 10`.
     ///
     /// # Errors
     /// A line has no topic filter, or there are too many.
     pub fn parse(text: &str) -> Result<Self, AclErrorKind> {
-        if text.len() > OWN_RULES_BYTES_MAX || text.lines().count() > OWN_RULES_MAX {
+        if text.len() > OWN_RULES_BYTES_MAX {
             return Err(AclErrorKind::TooManyOwn);
         }
-        let mut rules = Rules::default();
-        for line in text.lines() {
-            rules.push(Rule::parse(line, true, 0)?);
-        }
-        Ok(Self {
+        let mut own = Self {
             text: text.into(),
-            rules,
-        })
+            ..Self::default()
+        };
+        let mut rules = 0;
+        for line in text.lines() {
+            if line == "open" {
+                own.is_open = true;
+            } else if let Some(group) = line.strip_prefix("group ") {
+                own.groups.push(group.into());
+            } else if let Some(limit) = line.strip_prefix("limit ") {
+                let limits = own.limits.get_or_insert_default();
+                limits
+                    .read(limit)
+                    .ok_or_else(|| AclErrorKind::Limit(quote(limit)))?;
+            } else {
+                rules += 1;
+                own.rules.push(Rule::parse(line, true, 0)?);
+            }
+        }
+        match rules > OWN_RULES_MAX || own.groups.len() > OWN_GROUPS_MAX {
+            true => Err(AclErrorKind::TooManyOwn),
+            false => Ok(own),
+        }
+    }
+
+    /// How much the client may send and have.
+    pub(crate) fn limits(&self) -> Option<&OwnLimits> {
+        self.limits.as_deref()
+    }
+
+    /// Whether the client is in a group by what vouches for it.
+    pub(crate) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|it| **it == *group)
     }
 
     /// What [`OwnRules::parse`] reads.
@@ -92,9 +162,11 @@ impl Access {
     /// What the rules say of this. Rules of a client count as lines of the access list
     /// that only it has. Where a server is asked it decides on what no line is about.
     pub(crate) fn decide(&self, who: Actor<'_>, action: Action, topic: &str) -> Decision {
-        let listed = |acl: &Acl| acl.decide(who.user, who.client_id, action, topic);
+        let groups = who.rules.map_or(&[][..], |own| &own.groups);
+        let listed = |acl: &Acl| acl.decide_in(who.user, who.client_id, groups, action, topic);
         let owned = |own: &OwnRules| own.decide(who.user, who.client_id, action, topic);
-        match (self.acl.as_deref().map(listed), who.rules.map(owned)) {
+        let rules = who.rules.filter(|own| !own.is_open);
+        match (self.acl.as_deref().map(listed), rules.map(owned)) {
             (Some(Err(Some(_))), _) | (_, Some(Err(Some(_)))) => Decision::Denied,
             (Some(Ok(_)), _) | (_, Some(Ok(_))) => Decision::Allowed,
             _ if self.asks.is_some() => Decision::Open,
@@ -149,6 +221,46 @@ mod tests {
         // Nothing at all is allowed by no rule.
         let none = OwnRules::parse("").expect("valid");
         assert!(!free.allows(who(Some(&none)), Action::Publish, "d/c"));
+    }
+
+    #[test]
+    fn a_client_is_in_groups_by_what_vouches_for_it() {
+        let acl = "group ops = bob\ngroup ops\ntopic read ops/#\ngroup other\ntopic read o";
+        let acl = Acl::parse(acl).expect("valid");
+        assert!(acl.is_in("ops", "bob") && !acl.is_in("other", "bob") && !acl.is_in("x", "bob"));
+        let access = Access {
+            acl: Some(Arc::new(acl)),
+            ..Access::default()
+        };
+        let own =
+            OwnRules::parse("open\ngroup ops\ngroup unknown\nlimit messages 5").expect("valid");
+        assert!(own.is_in("ops") && !own.is_in("other"));
+        let may = |user, rules, topic| {
+            let who = Actor {
+                user,
+                client_id: "c",
+                rules,
+            };
+            access.allows(who, Action::Subscribe, topic)
+        };
+        assert!(may(Some("u"), Some(&own), "ops/1") && may(None, Some(&own), "ops/1"));
+        assert!(!may(Some("u"), None, "ops/1") && !may(Some("u"), Some(&own), "o"));
+        // Without a list, and without rules, nothing is forbidden.
+        let who = Actor {
+            user: None,
+            client_id: "c",
+            rules: Some(&own),
+        };
+        assert!(Access::default().allows(who, Action::Publish, "x"));
+        let many = "group g\n".repeat(OWN_GROUPS_MAX + 1);
+        assert_eq!(OwnRules::parse(&many), Err(AclErrorKind::TooManyOwn));
+        for wrong in ["limit", "limit x 1", "limit messages", "limit messages -1"] {
+            let parsed = OwnRules::parse(wrong);
+            assert!(
+                !matches!(parsed, Ok(own) if own.limits().is_some()),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

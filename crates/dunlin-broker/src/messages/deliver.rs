@@ -272,8 +272,7 @@ pub(crate) fn has_room(
 
 /// Whether the queue of a session has room, as far as its own limits go.
 fn fits(own: &Owners, session: &Session, cost: usize, copies: usize) -> bool {
-    let user = session.user.as_deref();
-    let bounds = own.config.bounds_of(&session.client_id, user);
+    let bounds = own.config.bounds_of(&session.subject(&own.access, None));
     session.has_room(copies, cost, bounds.messages_max, bounds.bytes_max)
 }
 
@@ -284,8 +283,7 @@ fn makes_room(own: &mut Owners, s: SessionIdx, source: &mut Source<'_>, memory: 
         return false;
     };
     let is_node = session.node().is_some();
-    let user = session.user.as_deref();
-    let bounds = own.config.bounds_of(&session.client_id, user);
+    let bounds = own.config.bounds_of(&session.subject(&own.access, None));
     if !(memory || own.holds_little(s, cost)) {
         return false;
     }

@@ -18,11 +18,10 @@ use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
 use crate::mqtt::conn::{MqttConn, Phase, Voucher};
 use crate::mqtt::waiting::MqttPending;
-use crate::mqtt::{acks, ending, lifetime, pump, records, send, subscribe, topics};
+use crate::mqtt::{acks, ending, lifetime, pace, pump, records, send, subscribe, topics};
 use crate::owners::common::{Identity, Standing};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::quotas::Pace;
 use crate::reports::audit;
 use crate::sessions::{rights, subscriptions};
 use crate::topics::Client;
@@ -80,7 +79,7 @@ pub(crate) fn accept(
     if changed && session_present {
         subscriptions::lifetime_changed(own, s);
     }
-    let pace = pace(own, c, s);
+    let pace = pace::of(own, c, s);
     if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.pace = pace;
         let expires = identity.expires;
@@ -89,17 +88,6 @@ pub(crate) fn accept(
         conn.phase = Phase::Storing(s, Box::new(accepted));
     }
     store(own, c, s, !session_present);
-}
-
-/// How fast a client may send.
-fn pace(own: &Owners, c: ConnIdx, s: SessionIdx) -> Option<Box<Pace>> {
-    let (conn, session) = (own.conns.mqtt(c)?, own.sessions.mqtt(s)?);
-    if own.config.bridges.is_own(&conn.peer) {
-        return None;
-    }
-    let (user, listener) = (session.user.as_deref(), conn.peer.listener);
-    let quotas = &own.config.quotas;
-    quotas.of(&session.client_id, user, Some(listener))?.pace()
 }
 
 /// The will of a CONNECT, for the topic that it stands for.

@@ -19,7 +19,7 @@ use crate::io::Output;
 use crate::mqtt::claims;
 use crate::mqtt::conn::{PendingConnect, Phase, Voucher};
 use crate::mqtt::fault::Fault;
-use crate::mqtt::{asking, ending, records, send};
+use crate::mqtt::{asking, ending, pace, records, send};
 use crate::owners::Owners;
 use crate::owners::common::{Identity, Standing};
 use crate::owners::timers::Timer;
@@ -270,6 +270,10 @@ fn prolong(own: &mut Owners, c: ConnIdx, s: SessionIdx, grant: &Grant) {
     };
     if session.rules != grant.rules {
         session.rules.clone_from(&grant.rules);
+        let pace = pace::of(own, c, s);
+        if let Some(conn) = own.conns.mqtt_mut(c) {
+            conn.pace = pace;
+        }
         records::put_lasting(own, s);
         rights::handle_new_user(own, s);
     }

@@ -54,8 +54,7 @@ pub(crate) fn accept(
     }
     let will = connect.will.as_ref();
     let will_bytes = will.map_or(0, |will| delivery::will_message(will).cost());
-    let user = identity.user.as_ref();
-    if let Some(no_room) = own.lacks_room(&client_id, will_bytes, user, c) {
+    if let Some(no_room) = own.lacks_room(&client_id, will_bytes, &identity, c) {
         return ending::refuse(own, c, no_room.into());
     }
     if is_home && own.sessions.elsewhere(&client_id).is_none() {

@@ -1,13 +1,25 @@
 //! Clients that send faster than their quota: not read for a while, or disconnected.
 
+use alloc::boxed::Box;
+
 use dunlin_mqtt::codec::ReasonCode;
 
-use crate::ids::ConnIdx;
+use crate::ids::{ConnIdx, SessionIdx};
 use crate::mqtt::ending;
 use crate::mqtt::fault::Fault;
 use crate::owners::Owners;
 use crate::owners::timers::Timer;
-use crate::quotas::Verdict;
+use crate::quotas::{Pace, Verdict};
+
+/// How fast a client may send.
+pub(crate) fn of(own: &Owners, c: ConnIdx, s: SessionIdx) -> Option<Box<Pace>> {
+    let (conn, session) = (own.conns.mqtt(c)?, own.sessions.mqtt(s)?);
+    if own.config.bridges.is_own(&conn.peer) {
+        return None;
+    }
+    let subject = session.subject(&own.access, Some(conn.peer.listener));
+    own.config.quotas.of(&subject)?.pace()
+}
 
 /// Bytes of a connection were handled: it waits if they were too many.
 pub(crate) fn check(own: &mut Owners, c: ConnIdx, bytes: usize) {

@@ -1,8 +1,6 @@
 //! From bytes to packets: what a transport event means for a connection, and
 //! which file a packet goes to.
 
-use alloc::vec::Vec;
-
 use bytes::Bytes;
 use dunlin_base::ShardId;
 use dunlin_base::transport::Peer;
@@ -81,7 +79,6 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
             return;
         };
         let mut framer = core::mem::take(&mut entry.framer);
-        let before = data;
         let known = conn.session().is_some();
         let quota = conn.pace.as_ref().map(|pace| pace.packet_bytes_max);
         let bytes_max = own.config.largest_packet(known);
@@ -101,9 +98,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
         match outcome {
             Ok((Flow::Continue, _)) => put_framer(own, c, stream, framer),
             Ok((Flow::HandOver(to), packet)) => {
-                let mut bytes = Vec::with_capacity(packet.len() + before.len());
-                bytes.extend_from_slice(packet);
-                bytes.extend_from_slice(data);
+                let bytes = [packet, data].concat();
                 return hand_over(own, c, to, bytes.into());
             }
             Ok((Flow::Hold, packet)) => {

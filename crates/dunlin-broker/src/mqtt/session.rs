@@ -195,10 +195,7 @@ impl SessionKind for MqttSession {
 
     fn refuses(&self, config: &Config, qos: QoS) -> bool {
         let kept = qos != QoS::AtMostOnce && self.is_persistent();
-        kept && config
-            .bounds_of(&self.client_id, self.user.as_deref())
-            .overflow
-            == Overflow::Reject
+        kept && config.overflow_of(&self.client_id) == Overflow::Reject
     }
 
     fn receipt(&self, token: u64) -> Option<StoreOp> {

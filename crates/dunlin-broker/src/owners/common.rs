@@ -16,7 +16,7 @@ use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::holders::Charge;
 use crate::owners::timers::Alarm;
 use crate::owners::walks::Walks;
-use crate::quotas::Pace;
+use crate::quotas::{Pace, Subject};
 
 /// Who a client says that it is, until it has its session.
 #[derive(Debug)]
@@ -217,6 +217,17 @@ impl SessionCore {
             weight: Weight::default(),
             charge: Charge::default(),
             full: false,
+        }
+    }
+
+    /// Whom a quota is for: a session, or its connection to a listener.
+    pub(crate) fn subject<'a>(&'a self, access: &'a Access, listener: Option<u16>) -> Subject<'a> {
+        Subject {
+            client_id: &self.client_id,
+            user: self.user.as_deref(),
+            listener,
+            rules: self.rules.as_deref(),
+            acl: access.acl.as_deref(),
         }
     }
 

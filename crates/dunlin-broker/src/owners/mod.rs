@@ -157,7 +157,7 @@ impl Owners {
             budget: Budget::new(
                 config.memory.clone(),
                 config.shards,
-                config.quotas.counts_sessions(),
+                config.counts_sessions(),
             ),
             termini: Termini::default(),
             timers: Timers::default(),

@@ -14,10 +14,11 @@ use crate::io::{BusMessage, Event};
 use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::budget::Budget;
-pub(crate) use crate::owners::common::{ConnWeight, Weight};
+pub(crate) use crate::owners::common::{ConnWeight, Identity, Weight};
 use crate::owners::conn::Conn;
 use crate::owners::holders::{Charge, Holder};
 use crate::owners::session::Session;
+use crate::quotas::Subject;
 
 /// What a session takes in tables besides its own struct.
 const TABLES_BYTES: usize = 512;
@@ -302,16 +303,22 @@ impl Owners {
         &mut self,
         client_id: &str,
         will_bytes: usize,
-        user: Option<&Text>,
+        identity: &Identity,
         c: ConnIdx,
     ) -> Option<NoRoom> {
+        let user = identity.user.as_ref();
         self.budget.look();
         let known =
             self.sessions.find(client_id).is_some() || self.sessions.elsewhere(client_id).is_some();
         let holders = &self.budget.holders;
         let listener = self.conns.peek(c).map(|conn| conn.peer.listener);
-        let quotas = &self.config.quotas;
-        let quota = quotas.of(client_id, user.map(|user| &**user), listener);
+        let quota = self.config.quotas.of(&Subject {
+            client_id,
+            user: user.map(|user| &**user),
+            listener,
+            rules: identity.rules.as_deref(),
+            acl: self.access.acl.as_deref(),
+        });
         let quota = quota.map_or(0, |quota| quota.sessions_max);
         let full = user.is_some_and(|user| !holders.has_room(user, quota));
         if !known && (full || !self.budget.has_room_for_session()) {

@@ -649,6 +649,70 @@ fn who_sends_far_too_much_is_disconnected() {
     }
 }
 
+/// As a quota, by what a token says; also while the client is away, and after a restart.
+#[test]
+fn a_token_brings_limits() {
+    let limits = "limit~packet_size~300;limit~queue_messages~2;limit~sessions~1";
+    for rest in ["", "crash"] {
+        check(&format!(
+            "
+            set access=tokens
+            a > CONNECT a expiry=100 user=alice pass=alice.90.open;{limits} => CONNACK max=300
+            a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+            a cut
+            b > CONNECT b expiry=100 user=alice pass=alice.90.open;{limits} => CONNACK 0x97
+            b < closed
+            {rest}
+            o > CONNECT o expiry=100 user=bob pass=hunter2 => CONNACK
+            o > PUBLISH t 1 q1 #1 => PUBACK 1
+            o > PUBLISH t 2 q1 #2 => PUBACK 2
+            o > PUBLISH t 3 q1 #3 => PUBACK 3 0x97
+            # Another token has other limits.
+            a > CONNECT a expiry=100 user=alice pass=alice.90.open => CONNACK present
+            a < PUBLISH t 1 q1 #1
+            a < PUBLISH t 2 q1 #2
+        "
+        ));
+    }
+    let burst = "3004000174 00".replace(' ', "").repeat(200);
+    check_with(
+        &format!(
+            "
+            set access=tokens
+            p > CONNECT p clean user=alice pass=alice.90.open;limit~messages~10;limit~debt~2000 => CONNACK
+            p > hex {burst}
+            p < DISCONNECT 0x96
+            p < closed
+        "
+        ),
+        |setup| setup.pace.split = false,
+    );
+}
+
+/// Users of the access list, and clients whose token names it, are in a group.
+#[test]
+fn a_group_has_lines_and_a_quota() {
+    check_with(
+        "
+        set access=both
+        acl group ops = bob; group ops; topic readwrite ops/#; user bob; topic read own
+        a > CONNECT a clean user=alice pass=alice.90.open;group~ops => CONNACK max=300
+        a > SUBSCRIBE 1 ops/# own => SUBACK 1 00 87
+        b > CONNECT b clean user=bob pass=hunter2 => CONNACK max=300
+        b > SUBSCRIBE 1 ops/# own => SUBACK 1 00 00
+        c > CONNECT c clean user=alice pass=secret => CONNACK
+        c > SUBSCRIBE 1 ops/# own => SUBACK 1 87 87
+    ",
+        |setup| {
+            setup.config.quotas.0.push(dunlin_broker::Quota {
+                group: Some("ops".into()),
+                packet_bytes_max: 300,
+                ..Default::default()
+            });
+        },
+    );
+}
+
 #[test]
 fn quotas_bound_packets_queues_and_sessions() {
     check(

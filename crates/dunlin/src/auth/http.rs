@@ -16,9 +16,10 @@ use dunlin_broker::is_bridge_name;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::rules::Given;
 use super::tokens::is_user;
 use super::web::{Manner, Web, WebError};
-use super::{Asked, Door, Job, Proof, rules};
+use super::{Asked, Door, Job, Proof};
 use crate::config::{AskedServer, Asking, WhenDown};
 
 /// Longest answer.
@@ -153,6 +154,8 @@ struct Body {
     result: Said,
     user: Option<String>,
     rules: Option<Value>,
+    groups: Option<Value>,
+    limits: Option<Value>,
     expires_in: Option<f64>,
 }
 
@@ -186,10 +189,13 @@ fn read(body: &[u8], user: &Text) -> Result<Verdict, WebError> {
         }
         grant.user = Some(Text::from(user));
     }
-    if let Some(value) = &body.rules {
-        let rules = rules::read(value).ok_or_else(|| wrong("`rules` cannot be used"))?;
-        grant.rules = Some(Arc::new(rules));
-    }
+    let given = Given {
+        rules: body.rules.as_ref(),
+        groups: body.groups.as_ref(),
+        limits: body.limits.as_ref(),
+    };
+    let wanted = "`rules`, `groups` or `limits` cannot be used";
+    grant.rules = given.read().ok_or_else(|| wrong(wanted))?;
     if let Some(secs) = body.expires_in {
         let lifetime = Duration::try_from_secs_f64(secs).ok();
         let lifetime = lifetime.filter(|lifetime| !lifetime.is_zero());
@@ -340,6 +346,13 @@ mod tests {
             r#"{"result":"allow","user":1}"#,
             r#"{"result":"allow","user":"$bridge:x"}"#,
             r#"{"result":"allow","rules":[]}"#,
+            r#"{"result":"allow","groups":{}}"#,
+            r#"{"result":"allow","groups":[1]}"#,
+            r#"{"result":"allow","groups":["a\nlimit messages 1"]}"#,
+            r#"{"result":"allow","limits":{"message":1}}"#,
+            r#"{"result":"allow","limits":{"messages":-1}}"#,
+            r#"{"result":"allow","limits":{"bytes":"1 litre"}}"#,
+            r#"{"result":"allow","limits":[]}"#,
             r#"{"result":"allow","expires_in":0}"#,
             r#"{"result":"allow","expires_in":-1}"#,
         ] {

@@ -1,12 +1,87 @@
-//! Rules that a claim of a token, or the answer of a server, has for one client.
+//! Rules, groups and limits that claims of a token, or the answer of a server, have for one
+//! client.
+
+use core::str::FromStr;
+use std::sync::Arc;
 
 use dunlin_broker::access::OwnRules;
 use serde_json::Value;
 
+use crate::config::units::{Size, Span};
+
+/// Longest name of a group.
+const GROUP_BYTES_MAX: usize = 256;
+
+/// What is said of a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Given<'a> {
+    /// What it may do; absent: nothing is said of that.
+    pub(super) rules: Option<&'a Value>,
+    /// Its groups.
+    pub(super) groups: Option<&'a Value>,
+    /// How much it may send and have.
+    pub(super) limits: Option<&'a Value>,
+}
+
+impl Given<'_> {
+    /// All of it; `None`: it cannot be read.
+    pub(super) fn read(self) -> Option<Option<Arc<OwnRules>>> {
+        if self.rules.is_none() && self.groups.is_none() && self.limits.is_none() {
+            return Some(None);
+        }
+        let mut text = match self.rules {
+            Some(rules) => read_rules(rules)?,
+            None => "open\n".to_owned(),
+        };
+        self.groups
+            .map_or(Some(()), |it| read_groups(it, &mut text))?;
+        self.limits
+            .map_or(Some(()), |it| read_limits(it, &mut text))?;
+        let own = OwnRules::parse(&text).ok()?;
+        Some(Some(Arc::new(own)))
+    }
+}
+
+/// Reads groups: a list of names, or one text with words.
+fn read_groups(value: &Value, text: &mut String) -> Option<()> {
+    let mut push = |name: &str| {
+        let is_name = !name.trim().is_empty()
+            && name.len() <= GROUP_BYTES_MAX
+            && !name.contains(char::is_control);
+        is_name.then(|| *text += &format!("group {name}\n"))
+    };
+    match value {
+        Value::Array(names) => names.iter().try_for_each(|name| push(name.as_str()?)),
+        Value::String(words) => words.split_ascii_whitespace().try_for_each(push),
+        _ => None,
+    }
+}
+
+/// Reads limits: an object with the names that a quota of the configuration has.
+fn read_limits(value: &Value, text: &mut String) -> Option<()> {
+    for (name, value) in value.as_object()? {
+        let number = match &**name {
+            "messages" | "queue_messages" | "sessions" => value.as_u64(),
+            "bytes" | "packet_size" | "queue_bytes" => match value.as_str() {
+                Some(text) => Size::from_str(text).ok().map(|size| size.0),
+                None => value.as_u64(),
+            },
+            "burst" | "debt" => match value.as_str() {
+                Some(text) => Span::from_str(text).ok().map(|span| span.0),
+                None => core::time::Duration::try_from_secs_f64(value.as_f64()?).ok(),
+            }
+            .and_then(|time| u64::try_from(time.as_millis()).ok()),
+            _ => None,
+        };
+        *text += &format!("limit {name} {}\n", number?);
+    }
+    Some(())
+}
+
 /// Reads rules: an object with lists of topic filters, `pub`, `sub`, `all` and `deny`,
 /// or one text with words such as `pub:a/#`, among which others may stand. `None`: it
 /// is neither, or has a filter that is none.
-pub(super) fn read(value: &Value) -> Option<OwnRules> {
+fn read_rules(value: &Value) -> Option<String> {
     let mut text = String::new();
     match value {
         Value::Object(lists) => {
@@ -29,7 +104,7 @@ pub(super) fn read(value: &Value) -> Option<OwnRules> {
         }
         _ => return None,
     }
-    OwnRules::parse(&text).ok()
+    Some(text)
 }
 
 /// What an access list calls it.
@@ -55,6 +130,77 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn read(value: &Value) -> Option<Arc<OwnRules>> {
+        let rules = Some(value);
+        let given = Given {
+            rules,
+            ..Given::default()
+        };
+        given.read()?
+    }
+
+    /// The lines of what is said.
+    fn lines(
+        rules: Option<&Value>,
+        groups: Option<&Value>,
+        limits: Option<&Value>,
+    ) -> Option<Option<String>> {
+        let given = Given {
+            rules,
+            groups,
+            limits,
+        };
+        let own = given.read()?;
+        Some(own.map(|own| own.text().to_owned()))
+    }
+
+    #[test]
+    fn groups_and_limits_are_said_with_rules_or_without() {
+        let (rules, groups) = (json!("pub:a"), json!(["ops", "night shift"]));
+        let limits = json!({"messages": 5, "bytes": "1KiB", "burst": 1.5, "debt": "2s"});
+        assert_eq!(lines(None, None, None), Some(None));
+        let both = "open\ngroup ops\ngroup night shift\n";
+        assert_eq!(lines(None, Some(&groups), None), Some(Some(both.into())));
+        let words = json!("a b");
+        let both = "write a\ngroup a\ngroup b\n";
+        assert_eq!(
+            lines(Some(&rules), Some(&words), None),
+            Some(Some(both.into()))
+        );
+        let text = lines(None, None, Some(&limits)).flatten().expect("limits");
+        let mut found: Vec<&str> = text.lines().collect();
+        found.sort_unstable();
+        let all = [
+            "limit burst 1500",
+            "limit bytes 1024",
+            "limit debt 2000",
+            "limit messages 5",
+        ];
+        assert_eq!(found, [&all[..], &["open"]].concat());
+        for wrong in [
+            json!({"messages": "5"}),
+            json!({"messages": 1.5}),
+            json!({"messages": null}),
+            json!({"burst": -1}),
+            json!({"burst": 1e300}),
+            json!({"bytes": "5 apples"}),
+            json!({"unknown": 5}),
+            json!(5),
+        ] {
+            assert_eq!(lines(None, None, Some(&wrong)), None, "{wrong}");
+        }
+        let many = json!(vec!["g"; 17]);
+        for wrong in [
+            many,
+            json!([""]),
+            json!(["a\nopen"]),
+            json!([["a"]]),
+            json!(1),
+        ] {
+            assert_eq!(lines(None, Some(&wrong), None), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn rules_are_lists_or_words() {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 
 #[cfg(test)]
 use super::fake;
-use super::rules;
+use super::rules::Given;
 use super::web::{Manner, Web, WebError};
 use crate::config::{Jwt, UserName};
 
@@ -96,6 +96,8 @@ struct Claims {
     is_user_name: bool,
     client_id: Option<String>,
     rules: Option<String>,
+    groups: Option<String>,
+    limits: Option<String>,
 }
 
 /// What a client says of itself beside its token.
@@ -150,6 +152,8 @@ impl Tokens {
                 is_user_name: config.user_name == UserName::Same,
                 client_id: config.client_id_claim.clone(),
                 rules: config.rules_claim.clone(),
+                groups: config.groups_claim.clone(),
+                limits: config.limits_claim.clone(),
             },
             leeway: config.leeway.0,
             max_lifetime: config.max_lifetime.0,
@@ -274,16 +278,18 @@ impl Tokens {
         })
     }
 
-    /// What its user may do; `None`: that cannot be read. Where claims may say it, one
-    /// that says nothing allows nothing.
+    /// What its user may do and have; `None`: that cannot be read. Where claims may say
+    /// what it may do, one that says nothing allows nothing.
     fn rules(&self, claims: &Map<String, Value>) -> Option<Option<Arc<OwnRules>>> {
-        let Some(claim) = &self.claims.rules else {
-            return Some(None);
+        let nothing = Value::String(String::new());
+        let said = |claim: &Option<String>| claims.get(claim.as_ref()?);
+        let rules = self.claims.rules.as_ref();
+        let given = Given {
+            rules: rules.map(|claim| claims.get(claim).unwrap_or(&nothing)),
+            groups: said(&self.claims.groups),
+            limits: said(&self.claims.limits),
         };
-        match claims.get(claim) {
-            None => Some(Some(Arc::default())),
-            Some(value) => rules::read(value).map(|rules| Some(Arc::new(rules))),
-        }
+        given.read()
     }
 }
 

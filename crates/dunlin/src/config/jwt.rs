@@ -69,6 +69,12 @@ pub struct Jwt {
     /// The claim that has topics of the client; absent: none has.
     #[serde(default)]
     pub rules_claim: Option<String>,
+    /// The claim that has groups of the client; absent: none has.
+    #[serde(default)]
+    pub groups_claim: Option<String>,
+    /// The claim that has limits of the client; absent: none has.
+    #[serde(default)]
+    pub limits_claim: Option<String>,
     /// Whether a client of MQTT may send its token over a connection that others read.
     #[serde(default)]
     pub unencrypted: bool,

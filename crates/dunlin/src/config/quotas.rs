@@ -22,6 +22,9 @@ pub struct Quota {
     pub client: Option<String>,
     /// User names; all clients, with or without, when absent.
     pub user: Option<String>,
+    /// A group of the access list, or that a token or an answer names; all clients when
+    /// absent.
+    pub group: Option<String>,
     /// Listeners, counted from 0; all when empty.
     pub listeners: Vec<u16>,
     /// Messages a second.
@@ -47,6 +50,7 @@ impl Default for Quota {
         Self {
             client: None,
             user: None,
+            group: None,
             listeners: Vec::new(),
             messages: 0,
             bytes: Size(0),
@@ -66,6 +70,7 @@ pub(crate) fn quotas(quotas: &[Quota]) -> broker::Quotas {
     let all = quotas.iter().map(|quota| broker::Quota {
         client_id: text(&quota.client),
         user: text(&quota.user),
+        group: text(&quota.group),
         listeners: quota.listeners.clone(),
         messages: quota.messages,
         bytes: quota.bytes.0,
@@ -97,6 +102,13 @@ pub(super) fn check(
             if let Err(why) = check_pattern(pattern.as_deref()) {
                 return wrong(key, why);
             }
+        }
+        if quota
+            .group
+            .as_deref()
+            .is_some_and(|it| it.trim().is_empty())
+        {
+            return wrong("group", "is empty".into());
         }
         let missing = |it: &&u16| usize::from(**it) >= listeners;
         if let Some(listener) = quota.listeners.iter().find(missing) {
@@ -144,6 +156,13 @@ mod tests {
                     ..usual()
                 },
                 "client",
+            ),
+            (
+                Quota {
+                    group: Some(" ".into()),
+                    ..usual()
+                },
+                "group",
             ),
             (
                 Quota {

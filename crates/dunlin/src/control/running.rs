@@ -122,7 +122,9 @@ pub(super) fn rights(plane: &Plane, user: Option<&str>, client_id: &str, name: &
     // Where no line decides.
     let open = |asked: Action, otherwise: Result<String, String>| match access.asks {
         None => otherwise,
-        Some(_) if asked == Action::Receive => Ok("no line is about it, and no server is asked".to_owned()),
+        Some(_) if asked == Action::Receive => {
+            Ok("no line is about it, and no server is asked".to_owned())
+        }
         Some(_) => Err("no line is about it: the server of auth.topics decides".to_owned()),
     };
     let rows = asked.map(|(action, asked)| {
@@ -130,7 +132,10 @@ pub(super) fn rights(plane: &Plane, user: Option<&str>, client_id: &str, name: &
             _ if asked == Action::Publish && dunlin_broker::access::is_reserved(&name) => {
                 Err("only the broker publishes there".to_owned())
             }
-            None => open(asked, Ok("there is no access list (auth.acl_file)".to_owned())),
+            None => open(
+                asked,
+                Ok("there is no access list (auth.acl_file)".to_owned()),
+            ),
             Some(acl) => match acl.decide(user, client_id, asked, &name) {
                 Ok(line) => Ok(format!("line {line} allows it")),
                 Err(Some(line)) => Err(format!("line {line} denies it")),

@@ -586,6 +586,35 @@ fn a_token_has_rules_where_that_is_wanted() {
 }
 
 #[test]
+fn a_token_has_groups_and_limits_where_that_is_wanted() {
+    let pair = Pair::new();
+    let pem = pair.0.public_key_pem();
+    let own = |rest: &str, claims: &Value| {
+        let tokens = load(&pem, &format!("algorithms = [\"ES256\"]{rest}")).expect("a key");
+        let valid = tokens.valid(&pair.token(claims))?;
+        Some(valid.rules.map(|rules| rules.text().to_owned()))
+    };
+    let read = ", limits_claim = \"limits\", groups_claim = \"groups\"";
+    let limits = claims("limits", json!({"messages": 5}));
+    assert_eq!(own("", &limits), Some(None));
+    let open = "open\nlimit messages 5\n".to_owned();
+    assert_eq!(own(read, &limits), Some(Some(open)));
+    // Where rules are wanted too, a token without them allows nothing.
+    let both = format!("{read}, rules_claim = \"acl\"");
+    assert_eq!(own(&both, &limits), Some(Some("limit messages 5\n".into())));
+    let groups = claims("groups", json!("ops"));
+    assert_eq!(own(read, &groups), Some(Some("open\ngroup ops\n".into())));
+    for wrong in [
+        json!({"messages": 0.5}),
+        json!(["messages"]),
+        json!({"x": 1}),
+    ] {
+        assert_eq!(own(read, &claims("limits", wrong.clone())), None, "{wrong}");
+    }
+    assert_eq!(own(read, &claims("groups", json!(7))), None);
+}
+
+#[test]
 fn a_megabyte_is_no_token() {
     let pair = Pair::new();
     let tokens = load(&pair.0.public_key_pem(), "algorithms = [\"ES256\"]").expect("a key");

@@ -296,6 +296,7 @@ fn as_many_questions_as_allowed_are_asked_at_a_time() {
 fn fetching(ended: Option<Instant>) -> (Worker, Receiver<()>) {
     let (wake, woken) = sync_channel(1);
     let credentials = Credentials {
+        topics: None,
         passwords: None,
         tokens: Some(fetched("http://127.0.0.1:1/", "")),
         server: None,
