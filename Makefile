@@ -11,7 +11,7 @@ ARGS ?=
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
 	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report deb deb-test container \
-	container-test page-test
+	container-test page-test sink-test
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,7 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/proxy.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/api.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/page.sh --short
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/sink/run.sh --short
 endef
 
 define mini
@@ -122,6 +123,10 @@ page-test: ## the broker's page in Chromium, with 10,000 clients, and its pictur
 	scripts/setup-test.sh --page
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/page.sh --book $(ARGS)
+
+sink-test: setup ## dunlin sink with PostgreSQL and NATS, and kills of everything (ARGS='--rounds 200')
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" scripts/sink/run.sh $(ARGS)
 
 mcu-interop: setup ## the microcontroller's client and QUIC servers by others
 	scripts/mcu/interop.sh --book $(ARGS)

@@ -139,6 +139,11 @@ const TABLE: &[Layer] = &[
         "dunlin-socket",
         &["dunlin-base", "dunlin-net", "dunlin-dial"],
     ),
+    layer(
+        6,
+        "dunlin-sink",
+        &["dunlin-base", "dunlin-net", "dunlin-client"],
+    ),
     mini(
         5,
         "dunlin-tiny",
@@ -168,6 +173,7 @@ const TABLE: &[Layer] = &[
             "dunlin-client",
             "dunlin-amqp-client",
             "dunlin-socket",
+            "dunlin-sink",
         ],
     ),
     lab(6, "dunlin-lab", &["dunlin-link"]),

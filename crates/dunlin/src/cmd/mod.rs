@@ -37,6 +37,7 @@ mod properties;
 mod publish;
 #[cfg(feature = "tools")]
 mod rr;
+mod sink;
 mod store;
 #[cfg(feature = "tools")]
 mod streams;
@@ -102,6 +103,7 @@ enum Command {
     Rr(Box<rr::Rr>),
     #[cfg(feature = "tools")]
     Send(Box<amqp::send::Send>),
+    Sink(Box<sink::SinkArgs>),
     Store(store::Store),
     #[cfg(feature = "tools")]
     #[command(name = "sub", disable_help_flag = true)]
@@ -204,6 +206,7 @@ impl Cli {
             Command::Rr(rr) => rr.run(),
             #[cfg(feature = "tools")]
             Command::Send(send) => send.run(),
+            Command::Sink(sink) => sink.run(),
             Command::Store(store) => store.run(),
             #[cfg(feature = "tools")]
             Command::Sub(subscribe) => subscribe.run(),

@@ -1,6 +1,7 @@
 //! What the broker shows of itself: metrics as Prometheus text, connections as
 //! JSON, both over a small HTTP server of its own thread, and connections on
-//! `$SYS`, and the last hour for the broker's page. It asks the shards by mail and never looks into them.
+//! `$SYS`, and the last hour for the broker's page. It asks the shards by mail and never
+//! looks into them. What `dunlin sink` shows of itself is beside it.
 
 mod connection;
 pub(crate) mod history;
@@ -10,6 +11,7 @@ mod ready;
 pub(crate) mod report;
 mod server;
 mod shards;
+pub(crate) mod sink;
 pub(crate) mod text;
 mod watch;
 

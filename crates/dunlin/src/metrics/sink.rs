@@ -1,0 +1,183 @@
+//! What `dunlin sink` shows of itself: metrics as Prometheus text, and whether broker and
+//! target are there, over HTTP. One thread, one request after the other.
+
+use core::net::SocketAddr;
+use core::sync::atomic::Ordering::Relaxed;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use dunlin_net::http;
+use dunlin_sink::{Cause, Stats};
+
+use super::http::{Refused, Request, Response};
+use super::text::{CONTENT_TYPE, Exposition};
+
+/// Starts to answer, for as long as the process lives; gives the address.
+///
+/// # Errors
+/// The address cannot be bound, or there is no thread to be had.
+pub(crate) fn serve(
+    addr: SocketAddr,
+    name: String,
+    workers: usize,
+    stats: Arc<Stats>,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(addr)?;
+    let addr = listener.local_addr()?;
+    let thread = std::thread::Builder::new().name("metrics".into());
+    thread.spawn(move || {
+        for stream in listener.incoming() {
+            let answered =
+                stream.and_then(|mut stream| answer(&mut stream, &name, workers, &stats));
+            if let Err(error) = answered {
+                tracing::debug!(%error, "a request for metrics was not answered");
+            }
+        }
+    })?;
+    Ok(addr)
+}
+
+fn answer(stream: &mut TcpStream, name: &str, workers: usize, stats: &Stats) -> io::Result<()> {
+    let request = match Request::read(stream)? {
+        Ok(request) => request,
+        Err(Refused::Malformed) => {
+            let refusal = Response::refusal("400 Bad Request", "that is not HTTP");
+            return refusal.write(stream, true);
+        }
+        Err(Refused::TooLong) => {
+            let status = "431 Request Header Fields Too Large";
+            return Response::refusal(status, "the request is too long").write(stream, true);
+        }
+    };
+    // Any other name is of a web page that was pointed here (DNS rebinding).
+    let is_ours = request.host.as_deref().is_none_or(http::is_local_name);
+    let response = match (request.method.as_str(), request.path.as_str()) {
+        _ if !is_ours => {
+            let why = "this machine is not known by that name: use its address";
+            Response::refusal("421 Misdirected Request", why)
+        }
+        ("GET" | "HEAD", "/metrics") => Response::new(CONTENT_TYPE, metrics(name, stats)),
+        ("GET" | "HEAD", "/healthz") => Response::new("text/plain", "ok\n".into()),
+        ("GET" | "HEAD", "/readyz") => match missing(workers, stats) {
+            None => Response::new("text/plain", "ok\n".into()),
+            Some(why) => Response::refusal("503 Service Unavailable", why),
+        },
+        ("GET" | "HEAD", _) => Response::refusal("404 Not Found", "see /metrics"),
+        _ => Response::refusal("405 Method Not Allowed", "only GET"),
+    };
+    response.write(stream, request.method != "HEAD")
+}
+
+/// What is not there.
+fn missing(workers: usize, stats: &Stats) -> Option<&'static str> {
+    if stats.connected.load(Relaxed) < workers {
+        Some("the broker is not connected")
+    } else if stats.open.load(Relaxed) < workers {
+        Some("the target is not there")
+    } else {
+        None
+    }
+}
+
+fn metrics(name: &str, stats: &Stats) -> String {
+    let mut out = Exposition::default();
+    let own = [("sink", name)];
+    for (family, help, value) in [
+        (
+            "dunlin_sink_connections",
+            "Workers that are connected to the broker.",
+            stats.connected.load(Relaxed) as f64,
+        ),
+        (
+            "dunlin_sink_targets",
+            "Workers whose target is there.",
+            stats.open.load(Relaxed) as f64,
+        ),
+        (
+            "dunlin_sink_held_messages",
+            "Messages received and not acknowledged; those of lost connections count until the end.",
+            stats.held() as f64,
+        ),
+    ] {
+        out.gauge(family, help, &own, value);
+    }
+    for (family, help, total) in [
+        (
+            "dunlin_sink_messages_received_total",
+            "Messages received.",
+            &stats.received,
+        ),
+        (
+            "dunlin_sink_messages_repeated_total",
+            "Messages that the broker marked as sent before.",
+            &stats.repeated,
+        ),
+        (
+            "dunlin_sink_payload_bytes_total",
+            "Bytes of the payloads received.",
+            &stats.bytes,
+        ),
+        (
+            "dunlin_sink_messages_acknowledged_total",
+            "Messages acknowledged: stored, not selected, or set aside.",
+            &stats.acknowledged,
+        ),
+        ("dunlin_sink_rows_total", "Rows stored.", &stats.rows),
+        (
+            "dunlin_sink_batches_total",
+            "Batches of messages that are done.",
+            &stats.batches,
+        ),
+        (
+            "dunlin_sink_retries_total",
+            "Attempts that failed and are followed by another.",
+            &stats.retries,
+        ),
+    ] {
+        out.counter(family, help, &own, total.load(Relaxed));
+    }
+    let help = "Time that the target took, attempts that failed included.";
+    let seconds = stats.store_micros.load(Relaxed) as f64 / 1e6;
+    out.sample(
+        "dunlin_sink_store_seconds_total",
+        super::text::Kind::Counter,
+        help,
+        &own,
+        seconds,
+    );
+    for cause in Cause::ALL {
+        let labels = [("sink", name), ("cause", cause.name())];
+        let help = "Messages that were refused and set aside, by cause.";
+        let family = "dunlin_sink_messages_refused_total";
+        out.counter(family, help, &labels, stats.refused(cause));
+    }
+    out.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_total_is_shown() {
+        let stats = Stats::default();
+        stats.received.store(7, Relaxed);
+        stats.acknowledged.store(4, Relaxed);
+        stats.store_micros.store(1_500_000, Relaxed);
+        let text = metrics("s", &stats);
+        for line in [
+            "dunlin_sink_messages_received_total{sink=\"s\"} 7",
+            "dunlin_sink_held_messages{sink=\"s\"} 3",
+            "dunlin_sink_store_seconds_total{sink=\"s\"} 1.5",
+            "dunlin_sink_messages_refused_total{sink=\"s\",cause=\"target\"} 0",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
+        assert_eq!(missing(1, &stats), Some("the broker is not connected"));
+        stats.connected.store(1, Relaxed);
+        assert_eq!(missing(1, &stats), Some("the target is not there"));
+        stats.open.store(1, Relaxed);
+        assert_eq!(missing(1, &stats), None);
+    }
+}

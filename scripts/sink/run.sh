@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# `dunlin sink` and real databases: PostgreSQL and NATS JetStream, with kills of the sink,
+# of the broker and of the database, refused rows and a database that is away; and a server
+# that answers as others do over HTTP. Prints, last, `N passed, N failed, N skipped`.
+#
+#   scripts/sink/run.sh [--short] [--rounds N] [--seed N] [--only NAME]
+#
+# DUNLIN names the binary, as for scripts/interop/run.sh. What is not installed is
+# skipped in words.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+if ! command -v python3 >/dev/null || ! command -v openssl >/dev/null; then
+    echo 'sink: skipped: no python3 or no openssl'
+    echo '0 passed, 0 failed, 1 skipped'
+    exit 0
+fi
+exec python3 -B scripts/sink/run.py "$@"
