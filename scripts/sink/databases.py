@@ -22,13 +22,12 @@ def account() -> dict[str, object]:
     """Whom a database runs as: PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return {}
-    for name in ("postgres", "nobody"):
-        try:
-            entry = pwd.getpwnam(name)
-        except KeyError:
-            continue
-        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-    return {}
+    try:
+        entry = pwd.getpwnam("postgres")
+    except KeyError:
+        # An account without rights.
+        return {"user": 65534, "group": 65534, "extra_groups": []}
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
 class Postgres:
@@ -83,6 +82,9 @@ class Postgres:
             if time.monotonic() > until or self.process.poll() is not None:
                 raise RuntimeError(f"PostgreSQL does not start:\n{(self.folder / 'log').read_text()}")
             time.sleep(0.05)
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
         """Its first process, as `kill -9` does; the others end when they see it."""

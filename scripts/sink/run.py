@@ -1,5 +1,5 @@
 """`dunlin sink` with real databases: nothing acknowledged may be lost, and with a key
-nothing may be there twice, whoever is killed."""
+nothing may be there twice, also when one of them is killed."""
 
 import argparse
 import json
@@ -107,14 +107,19 @@ def source(broker: Dunlin, filters: str, more: str = "") -> str:
 class Bench:
     """A broker in a folder, and what else was started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.folder = folder
-        os.chmod(folder, 0o755)
+        # One for all cases, each with tables of its own.
+        self.postgres = postgres
         self.broker = Kept(folder, shards=2)
         self.broker.start()
         self.started: list[object] = []
 
     def database(self, kind: type) -> object:
+        if kind is Postgres:
+            if not self.postgres.alive():
+                self.postgres.start()
+            return self.postgres
         database = kind(self.folder)
         self.started.append(database)
         return database
@@ -155,7 +160,6 @@ def kills(bench: Bench, args: argparse.Namespace) -> str:
     the beginning."""
     dice = random.Random(args.seed)
     database = bench.database(Postgres)
-    database.start()
     database.query("CREATE TABLE readings (key text PRIMARY KEY, topic text, at timestamptz)")
     database.stop()
     sink = bench.sink(
@@ -207,7 +211,6 @@ def without_a_key(bench: Bench, _: argparse.Namespace) -> str:
     """Without a key, what a killed sink held is there at most twice."""
     in_flight = 50
     database = bench.database(Postgres)
-    database.start()
     database.query("CREATE TABLE plain (key text)")
     sink = bench.sink(
         source(bench.broker, "plain/#", f", in_flight = {in_flight}")
@@ -239,7 +242,6 @@ def refusals(bench: Bench, _: argparse.Namespace) -> str:
     """Rows that sink or database refuse go to a topic; the others are stored, and a
     database that does not let the sink write is waited for."""
     database = bench.database(Postgres)
-    database.start()
     database.query(
         "CREATE TABLE checked (device text, v double precision CHECK (v < 1000),"
         " n smallint, at timestamptz, doc jsonb);"
@@ -413,7 +415,6 @@ def jetstream(bench: Bench, args: argparse.Namespace) -> str:
 def check(bench: Bench, _: argparse.Namespace) -> str:
     """`--check` shows rows and refusals, and takes nothing from the group."""
     database = bench.database(Postgres)
-    database.start()
     database.query("CREATE TABLE c (v int, topic text)")
     publishing = [str(Dunlin.binary()), "pub", "-p", str(bench.broker.ports["tcp"]), "-r"]
     publishing += ["-u", "alice", "-P", "wonderland", "-q", "1", "-t"]
@@ -446,6 +447,30 @@ CASES = {
 }
 
 
+def run_all(args: argparse.Namespace, postgres: Postgres, counts: dict[str, int]) -> None:
+    for name, (case, needed) in CASES.items():
+        if args.only and name not in args.only:
+            continue
+        if not needed():
+            counts["skipped"] += 1
+            print(f"sink: {name}: skipped: the database is not installed", flush=True)
+            continue
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="sink-") as folder:
+            bench = Bench(Path(folder), postgres)
+            try:
+                outcome = case(bench, args)
+                counts["passed"] += 1
+                print(f"sink: {name}: {outcome} ({time.monotonic() - began:.1f} s)", flush=True)
+            except (AssertionError, RuntimeError, OSError, subprocess.SubprocessError) as error:
+                counts["failed"] += 1
+                print(f"sink: {name}: FAILED: {error}", flush=True)
+                for log in (bench.folder / "sink.log", bench.broker.log):
+                    tail = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
+                    print(*(f"  {log.name}: {line}" for line in tail), sep="\n", flush=True)
+            finally:
+                bench.close()
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--short", action="store_true")
@@ -460,28 +485,13 @@ def main() -> int:
         return 0
     print(f"sink: {args.rounds} rounds, seed {args.seed}", flush=True)
     counts = {"passed": 0, "failed": 0, "skipped": 0}
-    for name, (case, needed) in CASES.items():
-        if args.only and name not in args.only:
-            continue
-        if not needed():
-            counts["skipped"] += 1
-            print(f"sink: {name}: skipped: the database is not installed", flush=True)
-            continue
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="sink-") as folder:
-            bench = Bench(Path(folder))
-            try:
-                outcome = case(bench, args)
-                counts["passed"] += 1
-                print(f"sink: {name}: {outcome} ({time.monotonic() - began:.1f} s)", flush=True)
-            except (AssertionError, RuntimeError, OSError, subprocess.SubprocessError) as error:
-                counts["failed"] += 1
-                print(f"sink: {name}: FAILED: {error}", flush=True)
-                for log in (bench.folder / "sink.log", bench.broker.log):
-                    tail = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
-                    print(*(f"  {log.name}: {line}" for line in tail), sep="\n", flush=True)
-            finally:
-                bench.close()
+    with tempfile.TemporaryDirectory(prefix="sink-") as folder:
+        os.chmod(folder, 0o755)
+        postgres = Postgres(Path(folder))
+        try:
+            run_all(args, postgres, counts)
+        finally:
+            postgres.stop()
     print(", ".join(f"{count} {what}" for what, count in counts.items()))
     return 1 if counts["failed"] else 0
 

@@ -80,15 +80,20 @@ impl<I: Item> Batch<I> {
         self.entries.len()
     }
 
-    /// Makes it ready to be stored by a target that wants rows of this encoder.
-    pub(crate) fn seal(&mut self, encoder: &Arc<dyn Encode>) {
+    /// Makes its messages from this one on ready to be stored by a target that wants rows
+    /// of this encoder. Those before are done: what became of them stays.
+    pub(crate) fn seal(&mut self, encoder: &Arc<dyn Encode>, from: usize) {
         if !Arc::ptr_eq(&self.encoder, encoder) {
             self.encoder = Arc::clone(encoder);
             self.buffer.clear();
             self.rows = Bytes::new();
-            for entry in &mut self.entries {
-                let input = entry.item.input(entry.time);
-                (entry.rows, entry.refused) = encode(&**encoder, &input, &mut self.buffer);
+            for (index, entry) in self.entries.iter_mut().enumerate() {
+                if index < from {
+                    entry.rows = 0;
+                } else {
+                    let input = entry.item.input(entry.time);
+                    (entry.rows, entry.refused) = encode(&**encoder, &input, &mut self.buffer);
+                }
                 entry.end = self.buffer.len();
             }
         }
@@ -190,7 +195,7 @@ mod tests {
     #[test]
     fn rows_belong_to_their_message() {
         let (mut batch, encoder) = batch(&["ab", "", "c!", "d"]);
-        batch.seal(&encoder);
+        batch.seal(&encoder, 0);
         assert_eq!(batch.len(), 4);
         for (from, to, want) in [(0, 4, "abd"), (0, 1, "ab"), (1, 3, ""), (3, 4, "d")] {
             let rows = batch.rows(from, to);
@@ -211,12 +216,32 @@ mod tests {
     #[test]
     fn another_encoder_writes_the_rows_again() {
         let (mut batch, first) = batch(&["ab", "c"]);
-        batch.seal(&first);
+        batch.seal(&first, 0);
         let second: Arc<dyn Encode> = Arc::new(Letters(1));
-        batch.seal(&second);
+        batch.seal(&second, 0);
         assert_eq!(&batch.rows(0, 2).bytes[..], b"bcd");
-        batch.seal(&second);
+        batch.seal(&second, 0);
         assert_eq!(&batch.rows(1, 2).bytes[..], b"d");
+    }
+
+    #[test]
+    fn what_is_done_stays_done_with_another_encoder() {
+        let (mut batch, first) = batch(&["a", "b", "!", "c", "d"]);
+        batch.seal(&first, 0);
+        batch.refuse(1, Refusal::new(Cause::Target, "b"));
+        // It takes what the first refuses.
+        struct All;
+        impl Encode for All {
+            fn encode(&self, input: &Input<'_>, out: &mut Vec<u8>) -> Result<usize, Refusal> {
+                out.extend_from_slice(input.payload);
+                Ok(1)
+            }
+        }
+        let second: Arc<dyn Encode> = Arc::new(All);
+        batch.seal(&second, 3);
+        assert_eq!(&batch.rows(3, 5).bytes[..], b"cd");
+        let refused: Vec<_> = batch.refused().map(|(item, ..)| item.0).collect();
+        assert_eq!(refused, ["b", "!"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::batch::Item as _;
 use crate::config::Config;
 use crate::refusal::Refusal;
-use crate::shape::write_object;
+use crate::shape::{Shape, write_object};
 use crate::sink::SinkError;
 use crate::target::Failure;
 use crate::targets;
@@ -38,7 +38,7 @@ pub async fn check(
 ) -> Result<usize, SinkError> {
     let failed = SinkError::Client;
     config.check()?;
-    let shape = config.shape()?;
+    let shape = Shape::of(config)?;
     let mut target = targets::build(config)?;
     let opened = timeout(config.retry.timeout.0, target.open()).await;
     let encoder = match opened {

@@ -11,7 +11,6 @@ use dunlin_client::{Builder, QoS, TlsOptions, Url};
 use serde::{Deserialize, Deserializer};
 
 use crate::decode::Format;
-use crate::shape::Shape;
 
 /// Most filters.
 const FILTERS_MAX: usize = 256;
@@ -586,7 +585,7 @@ impl Config {
         })
     }
 
-    /// Checks what keys say together; files are not opened.
+    /// Checks what keys say together; files are not opened, and expressions not read.
     ///
     /// # Errors
     /// Something is not possible.
@@ -625,7 +624,7 @@ impl Config {
                 "target",
                 "there is none: give one of [postgres], [http], [influxdb], [clickhouse], [nats]",
             )),
-            1 => self.shape().map(drop),
+            1 => Ok(()),
             _ => Err(value("target", "there are several: run a sink for each")),
         }
     }
@@ -641,15 +640,6 @@ impl Config {
         .into_iter()
         .filter(|there| *there)
         .count()
-    }
-
-    /// How messages become rows.
-    ///
-    /// # Errors
-    /// An expression cannot be read.
-    pub fn shape(&self) -> Result<Shape, ConfigError> {
-        let columns = self.columns.iter().map(|(name, it)| (name.as_str(), it));
-        Shape::new(&self.message, columns).map_err(|why| value("expression", why))
     }
 
     /// A client that is not connected yet, with everything but its session.
@@ -800,7 +790,6 @@ pub(crate) mod tests {
             ("batch = { bytes = '1GiB' }", "batch.bytes"),
             ("retry = { min = '2s', max = '1s' }", "retry"),
             ("nats = { url = 'nats://h' }", "several"),
-            ("columns = { v = 'x.y' }", "columns.v: "),
         ] {
             let text = format!("{more}\n{LEAST}");
             let error = Config::parse(&"f", &text).expect(more).check();

@@ -1,7 +1,7 @@
 //! Which messages are stored, and as which rows: decoding, selection, columns. Knows no
 //! target.
 
-use crate::config::{Column, MessageConfig, Unit};
+use crate::config::{Column, Config, ConfigError, MessageConfig, Unit};
 use crate::decode::Format;
 use crate::expression::{Expression, Expressions, Scope};
 use crate::input::Input;
@@ -38,7 +38,14 @@ impl Shape {
     ///
     /// # Errors
     /// An expression cannot be read; a sentence says which, and why.
-    pub fn new<'a>(
+    pub fn of(config: &Config) -> Result<Self, ConfigError> {
+        let columns = config.columns.iter();
+        let columns = columns.map(|(name, column)| (name.as_str(), column));
+        let key = "expression";
+        Self::new(&config.message, columns).map_err(|why| ConfigError::Value { key, why })
+    }
+
+    fn new<'a>(
         message: &MessageConfig,
         columns: impl Iterator<Item = (&'a str, &'a Column)>,
     ) -> Result<Self, String> {
@@ -217,8 +224,7 @@ mod tests {
 
     fn rows(config: &str, payload: &str) -> Result<Vec<String>, String> {
         let config: crate::config::Config = crate::config::tests::with(config);
-        let columns = config.columns.iter().map(|(n, c)| (n.as_str(), c));
-        let shape = Shape::new(&config.message, columns)?;
+        let shape = Shape::of(&config).map_err(|error| error.to_string())?;
         let input = Input {
             topic: "a/b",
             payload: payload.as_bytes(),
@@ -287,6 +293,16 @@ mod tests {
             ),
             ("[message]\neach = 'payload.v'", "{\"v\":1}", "no list"),
             ("[message]\nwhere = 'payload.v > 1'", "{}", "expression: "),
+            (
+                "[columns]\nv = 'x.y'",
+                "{}",
+                "expression: columns.v: `x.y` is not",
+            ),
+            (
+                "[message]\neach = 'payload.'",
+                "{}",
+                "expression: message.each: ",
+            ),
         ] {
             let refused = rows(config, payload).expect_err(config);
             assert!(refused.contains(part), "{refused}");

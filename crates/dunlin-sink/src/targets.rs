@@ -9,6 +9,7 @@ mod web;
 use std::sync::Arc;
 
 use crate::config::{Config, ConfigError};
+use crate::shape::Shape;
 use crate::target::Target;
 
 /// The target that the configuration names.
@@ -16,7 +17,7 @@ use crate::target::Target;
 /// # Errors
 /// Part of it cannot be used.
 pub(crate) fn build(config: &Config) -> Result<Box<dyn Target>, ConfigError> {
-    let shape = Arc::new(config.shape()?);
+    let shape = Arc::new(Shape::of(config)?);
     let timeout = config.retry.timeout.0;
     if let Some(postgres) = &config.postgres {
         return Ok(Box::new(postgres::Postgres::new(postgres, shape)?));

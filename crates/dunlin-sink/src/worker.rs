@@ -475,7 +475,7 @@ impl Storer<'_> {
     ) -> Result<Result<usize, String>, End> {
         loop {
             let encoder = self.encoder().await?;
-            batch.seal(&encoder);
+            batch.seal(&encoder, from);
             let rows = batch.rows(from, to);
             let count = rows.count;
             if count == 0 {

@@ -174,7 +174,7 @@ mod tests {
              measurement = 'my room', tags = ['place'] }}\n[columns]\n{columns}"
         );
         let config = config::Config::parse(&"f", &text).expect("valid");
-        let shape = Arc::new(config.shape().expect("expressions"));
+        let shape = Arc::new(Shape::of(&config).expect("expressions"));
         let influx = config.influxdb.as_ref().expect("given");
         influxdb(influx, Arc::clone(&shape), Duration::from_secs(1))
             .map_err(|error| error.to_string())?;

@@ -306,7 +306,7 @@ mod tests {
     fn nats(url: &str) -> Result<(String, u16, bool), String> {
         let text = format!("broker = {{ filters = ['a'] }}\nnats = {{ url = '{url}' }}");
         let config = config::Config::parse(&"f", &text).expect("TOML");
-        let shape = Arc::new(config.shape().expect("expressions"));
+        let shape = Arc::new(Shape::of(&config).expect("expressions"));
         let nats = Nats::new(config.nats.as_ref().expect("given"), shape);
         let nats = nats.map_err(|error| error.to_string())?;
         Ok((nats.host, nats.port, nats.tls.is_some()))
@@ -327,7 +327,7 @@ mod tests {
         let text = "broker = { filters = ['a'] }\n\
                     nats = { url = 'nats://h', prefix = 'iot.in', key = 'payload.id' }";
         let config = config::Config::parse(&"f", text).expect("TOML");
-        let shape = Arc::new(config.shape().expect("expressions"));
+        let shape = Arc::new(Shape::of(&config).expect("expressions"));
         let nats = Nats::new(config.nats.as_ref().expect("given"), shape).expect("valid");
         let input = |payload| Input {
             topic: "a/b c/d.e",

@@ -97,7 +97,7 @@ impl Postgres {
             None => start(self.config.connect(NoTls).await),
         };
         let client = client.map_err(|error| later(&error))?;
-        // Stored means on disk, whatever the server's default is.
+        // Stored means on disk, also where the server's default is another.
         let durable = "SELECT set_config('synchronous_commit', 'on', false) \
                        WHERE current_setting('synchronous_commit') = 'off'";
         let prepared = async {

@@ -102,6 +102,12 @@ fn metrics(name: &str, stats: &Stats) -> String {
     ] {
         out.gauge(family, help, &own, value);
     }
+    totals(&mut out, name, stats);
+    out.render()
+}
+
+fn totals(out: &mut Exposition, name: &str, stats: &Stats) {
+    let own = [("sink", name)];
     for (family, help, total) in [
         (
             "dunlin_sink_messages_received_total",
@@ -152,7 +158,6 @@ fn metrics(name: &str, stats: &Stats) -> String {
         let family = "dunlin_sink_messages_refused_total";
         out.counter(family, help, &labels, stats.refused(cause));
     }
-    out.render()
 }
 
 #[cfg(test)]
