@@ -155,6 +155,24 @@ def subscribed(bench: Bench, sink: Sink) -> None:
     until("the sink is subscribed", there)
 
 
+def sessions(bench: Bench) -> str:
+    """What waits at the broker, for a sentence."""
+    command = [str(Dunlin.binary()), "ctl", "--socket", str(bench.folder / "data/control.sock")]
+    done = subprocess.run([*command, "session", "show", "sink"], capture_output=True, text=True)
+    return " ".join(done.stdout.split())
+
+
+def ranges(keys: list[str]) -> str:
+    """Numbers of each publisher, as the ranges that they make."""
+    found: list[list[object]] = []
+    for name, number in sorted((key.split()[0], int(key.split()[1])) for key in keys):
+        if found and found[-1][0] == name and found[-1][2] == number - 1:
+            found[-1][2] = number
+        else:
+            found.append([name, number, number])
+    return ", ".join(f"{name} {first}-{last}" for name, first, last in found[:8])
+
+
 def kills(bench: Bench, args: argparse.Namespace) -> str:
     """Rounds of `kill -9` of sink, database and broker, with a database that is away at
     the beginning."""
@@ -177,10 +195,11 @@ def kills(bench: Bench, args: argparse.Namespace) -> str:
         publisher.start()
     time.sleep(dice.uniform(*ROUND_SECONDS))
     database.start()
-    victims = [sink, database, bench.broker]
+    all_victims = {"sink": sink, "database": database, "broker": bench.broker}
+    victims = [all_victims[name] for name in args.victims.split(",")]
     for number in range(args.rounds):
         time.sleep(dice.uniform(*ROUND_SECONDS))
-        victim = victims[number % 3] if number < 6 else dice.choice(victims)
+        victim = victims[number] if number < len(victims) else dice.choice(victims)
         victim.kill()
         if dice.random() < 0.3:
             time.sleep(dice.uniform(*ROUND_SECONDS))
@@ -198,7 +217,8 @@ def kills(bench: Bench, args: argparse.Namespace) -> str:
         until("everything is stored", lambda: promised <= stored())
     except AssertionError as error:
         missing = sorted(promised - stored())
-        raise AssertionError(f"{error}; {len(missing)} of {len(promised)}: {missing[:5]}") from None
+        waits = f"{sink.metric('dunlin_sink_held_messages')} held, {sessions(bench)}"
+        raise AssertionError(f"{error}; {len(missing)} of {len(promised)}: {ranges(missing)}; {waits}") from None
     until("nothing is held", lambda: sink.metric("dunlin_sink_held_messages") == 0)
     expect(sink.stop(), 0, "the end of the sink")
     rows = int(database.query("SELECT count(*) FROM readings"))
@@ -476,6 +496,7 @@ def main() -> int:
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--victims", default="sink,database,broker", help="who is killed")
     parser.add_argument("--only", choices=CASES, action="append")
     args = parser.parse_args()
     args.rounds = args.rounds or (ROUNDS_SHORT if args.short else ROUNDS)

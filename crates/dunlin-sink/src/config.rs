@@ -223,7 +223,6 @@ pub struct Tls {
 
 impl Tls {
     /// As options.
-    #[must_use]
     pub fn options(&self) -> TlsOptions {
         let mut options = TlsOptions::new();
         if let Some(ca) = &self.ca {

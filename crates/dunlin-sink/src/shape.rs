@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     fn rows(config: &str, payload: &str) -> Result<Vec<String>, String> {
-        let config: crate::config::Config = crate::config::tests::with(config);
+        let config = crate::config::tests::with(config);
         let shape = Shape::of(&config).map_err(|error| error.to_string())?;
         let input = Input {
             topic: "a/b",

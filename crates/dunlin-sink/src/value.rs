@@ -30,9 +30,9 @@ pub enum Value<'a> {
     /// A point in time, in microseconds since 1970.
     Time(i64),
     /// Values in order.
-    List(Vec<Value<'a>>),
+    List(Vec<Self>),
     /// Values by name. Of a name that is there twice the last one counts.
-    Map(Vec<(Cow<'a, str>, Value<'a>)>),
+    Map(Vec<(Cow<'a, str>, Self)>),
 }
 
 impl<'a> Value<'a> {

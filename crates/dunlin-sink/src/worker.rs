@@ -174,7 +174,9 @@ const fn backoff(min: Duration, max: Duration) -> Backoff {
     }
 }
 
-/// Follows the connection; ends when it is closed for good.
+/// Follows the connection; ends when it is lost. Another client begins then: one that knows
+/// packet identifiers of the connection before would take what a broker sends again under
+/// them, after it was killed, for messages that it has.
 async fn watch_connection(mut events: Events, stats: Arc<Stats>) {
     let up = Up(stats, core::cell::Cell::new(false));
     while let Some(event) = events.next().await {
@@ -187,7 +189,9 @@ async fn watch_connection(mut events: Events, stats: Arc<Stats>) {
             }
             ConnectionEvent::Disconnected { cause } => {
                 tracing::warn!(%cause, "the sink is not connected to the broker");
-                up.set(false);
+                if up.1.get() {
+                    return;
+                }
             }
             ConnectionEvent::Closed => return,
             _ => {}
