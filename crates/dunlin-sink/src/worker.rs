@@ -2,7 +2,7 @@
 //! while the batch before is stored, and acknowledged, in their order, when it is. What is
 //! not acknowledged the broker keeps, so a target that is slow or away slows the broker.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -21,6 +21,14 @@ use crate::target::{Encode, Failure, Rows, Target};
 
 /// A worker that went on for so long begins again without a longer wait.
 const LASTED: Duration = Duration::from_secs(60);
+
+/// When a client that is not connected tries again. Not at once: one whose connection is
+/// lost has ended by then.
+const RECONNECT: Backoff = Backoff {
+    min: Duration::from_millis(500),
+    max: Duration::from_secs(10),
+    jitter: 0.2,
+};
 
 /// Time for DISCONNECT to leave.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
@@ -101,6 +109,7 @@ impl Worker {
             .session_expiry(self.config.broker.session_expiry.0)
             .persistent()
             .losses_max(0)
+            .reconnect(RECONNECT)
             .receive_maximum(window)
             .receive_queue(usize::from(window))
             .manual_acknowledgement()
@@ -122,6 +131,10 @@ impl Worker {
     }
 
     async fn work(&mut self, client: &Client, messages: &mut Messages) -> End {
+        let held = Held {
+            count: AtomicU64::new(0),
+            stats: Arc::clone(&self.stats),
+        };
         let (opened, encoder) = watch::channel(None);
         let (to_store, batches) = mpsc::channel(1);
         let filler = Filler {
@@ -130,7 +143,7 @@ impl Worker {
                 bytes: usize::try_from(self.config.batch.bytes.0).unwrap_or(usize::MAX),
             },
             time: self.config.batch.time.0,
-            stats: Arc::clone(&self.stats),
+            held: &held,
             stop: self.stop.clone(),
         };
         let subscribing = subscribe(client.clone(), Arc::clone(&self.config));
@@ -141,6 +154,7 @@ impl Worker {
             patience: Patience::new(&self.config, self.stop.clone()),
             timeout: self.config.retry.timeout.0,
             stats: &self.stats,
+            held: &held,
             place: &self.place,
             target: &mut *self.target,
         };
@@ -150,19 +164,39 @@ impl Worker {
                 Ok((end, ())) | Err(end) => end,
             }
         };
-        let end = tokio::select! {
+        tokio::select! {
             end = ended => end,
             () = subscribing => End::Closed,
-        };
-        storer_closed(&self.stats, storer.is_open);
-        end
+        }
     }
 }
 
-/// The target of a worker is not there any more.
-fn storer_closed(stats: &Stats, was_open: bool) {
-    if was_open {
-        stats.open.fetch_sub(1, Relaxed);
+/// Counts what a connection has brought and what of it is not acknowledged.
+struct Held {
+    count: AtomicU64,
+    stats: Arc<Stats>,
+}
+
+impl Held {
+    fn take(&self, message: &Message) {
+        self.count.fetch_add(1, Relaxed);
+        let stats = &self.stats;
+        stats.received.fetch_add(1, Relaxed);
+        stats.repeated.fetch_add(message.dup.into(), Relaxed);
+        let bytes = message.payload.len() as u64;
+        stats.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn acknowledged(&self, count: u64) {
+        self.count.fetch_sub(count, Relaxed);
+        self.stats.acknowledged.fetch_add(count, Relaxed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let left = self.count.load(Relaxed);
+        self.stats.returned.fetch_add(left, Relaxed);
     }
 }
 
@@ -237,14 +271,14 @@ async fn subscribe(client: Client, config: Arc<Config>) {
 }
 
 /// Gathers messages into batches.
-struct Filler {
+struct Filler<'a> {
     limits: Limits,
     time: Duration,
-    stats: Arc<Stats>,
+    held: &'a Held,
     stop: watch::Receiver<bool>,
 }
 
-impl Filler {
+impl Filler<'_> {
     async fn fill(
         mut self,
         messages: &mut Messages,
@@ -321,10 +355,7 @@ impl Filler {
     }
 
     fn add(&self, batch: &mut Batch<Message>, message: Message, time: i64) {
-        self.stats.received.fetch_add(1, Relaxed);
-        self.stats.repeated.fetch_add(message.dup.into(), Relaxed);
-        let bytes = message.payload.len() as u64;
-        self.stats.bytes.fetch_add(bytes, Relaxed);
+        self.held.take(&message);
         batch.add(message, time);
     }
 }
@@ -390,8 +421,15 @@ struct Storer<'a> {
     patience: Patience,
     timeout: Duration,
     stats: &'a Stats,
+    held: &'a Held,
     place: &'a Place,
     target: &'a mut dyn Target,
+}
+
+impl Drop for Storer<'_> {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 impl Storer<'_> {
@@ -466,7 +504,7 @@ impl Storer<'_> {
             message.acknowledge();
             acknowledged += 1;
         }
-        self.stats.acknowledged.fetch_add(acknowledged, Relaxed);
+        self.held.acknowledged(acknowledged);
         Ok(())
     }
 

@@ -96,7 +96,7 @@ fn metrics(name: &str, stats: &Stats) -> String {
         ),
         (
             "dunlin_sink_held_messages",
-            "Messages received and not acknowledged; those of lost connections count until the end.",
+            "Messages received over the present connections and not acknowledged.",
             stats.held() as f64,
         ),
     ] {
