@@ -22,7 +22,7 @@ from brokers import Dunlin, free_port  # noqa: E402
 from clients import Publisher  # noqa: E402
 from databases import Nats, Postgres, Web  # noqa: E402
 
-ROUNDS, ROUNDS_SHORT = 60, 6
+ROUNDS, ROUNDS_SHORT = 60, 4
 ROUND_SECONDS = (0.2, 1.0)
 # Longest that what is under way may take to arrive.
 SETTLE_SECONDS_MAX = 60

@@ -5,7 +5,7 @@
 //! carry `#[command(disable_help_flag = true)]` and their structs a `--help`
 //! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
 //!
-//! Without the feature `tools` there are only the commands that a broker needs.
+//! Without the features `tools` and `sink` there are only the commands that a broker needs.
 
 #[cfg(feature = "tools")]
 mod amqp;
@@ -37,6 +37,7 @@ mod properties;
 mod publish;
 #[cfg(feature = "tools")]
 mod rr;
+#[cfg(feature = "sink")]
 mod sink;
 mod store;
 #[cfg(feature = "tools")]
@@ -103,6 +104,7 @@ enum Command {
     Rr(Box<rr::Rr>),
     #[cfg(feature = "tools")]
     Send(Box<amqp::send::Send>),
+    #[cfg(feature = "sink")]
     Sink(Box<sink::SinkArgs>),
     Store(store::Store),
     #[cfg(feature = "tools")]
@@ -206,6 +208,7 @@ impl Cli {
             Command::Rr(rr) => rr.run(),
             #[cfg(feature = "tools")]
             Command::Send(send) => send.run(),
+            #[cfg(feature = "sink")]
             Command::Sink(sink) => sink.run(),
             Command::Store(store) => store.run(),
             #[cfg(feature = "tools")]

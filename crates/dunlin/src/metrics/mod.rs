@@ -11,6 +11,7 @@ mod ready;
 pub(crate) mod report;
 mod server;
 mod shards;
+#[cfg(feature = "sink")]
 pub(crate) mod sink;
 pub(crate) mod text;
 mod watch;
