@@ -124,7 +124,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, several: &[Outgoing<'_>]) -> io::Resu
         header.msg_hdr.msg_iov = core::ptr::from_ref(slice).cast_mut().cast();
         header.msg_hdr.msg_iovlen = 1;
         header.msg_hdr.msg_control = control.bytes.as_ptr().cast_mut().cast();
-        header.msg_hdr.msg_controllen = control.len;
+        header.msg_hdr.msg_controllen = length(control.len);
         header
     });
     let mut headers: Vec<libc::mmsghdr> = headers.collect();
@@ -137,4 +137,17 @@ pub(crate) fn send(socket: BorrowedFd<'_>, several: &[Outgoing<'_>]) -> io::Resu
         libc::sendmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count, 0)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// The length of control messages as the C library's header has it.
+#[cfg(target_env = "musl")]
+const fn length(bytes: usize) -> libc::socklen_t {
+    // At most CONTROL_BYTES.
+    bytes as libc::socklen_t
+}
+
+/// The length of control messages as the C library's header has it.
+#[cfg(not(target_env = "musl"))]
+const fn length(bytes: usize) -> usize {
+    bytes
 }
