@@ -21,8 +21,10 @@ mod tests;
 pub struct Transfer<K> {
     /// Key of the delivery until it is settled.
     pub key: K,
-    /// It may have been sent before (DUP).
+    /// It may have been sent before.
     pub again: bool,
+    /// It was sent before with this key (DUP).
+    pub repeated: bool,
     /// Attempts to deliver it that failed.
     pub failed: u16,
     /// What its receivers have added to it.
@@ -328,7 +330,7 @@ impl<K: Key> Consumer<K> {
             }
             _ => {
                 let delivery = entry.delivery.as_ref()?;
-                let transfer = transfer(key, delivery.maybe_sent, delivery)?;
+                let transfer = transfer(key, delivery)?;
                 Some(Next::Send(transfer))
             }
         }
@@ -341,12 +343,16 @@ impl<K: Key> Consumer<K> {
             };
             match (entry.state, &entry.delivery) {
                 (State::Sent, Some(delivery)) => {
-                    let Some(transfer) = transfer(key, entry.sent, delivery) else {
+                    let Some(transfer) = transfer(key, delivery) else {
                         self.due.push_front(key);
                         return queue.begin_loading().then_some(Next::Load);
                     };
-                    entry.sent = true;
-                    return Some(Next::Send(transfer));
+                    let repeated = core::mem::replace(&mut entry.sent, true);
+                    return Some(Next::Send(Transfer {
+                        again: repeated,
+                        repeated,
+                        ..transfer
+                    }));
                 }
                 (State::Settling, _) => {
                     let stream = entry.stream;
@@ -629,13 +635,14 @@ impl<K: Key> Consumer<K> {
 
 /// What sending a delivery needs; `None` if its message is not in memory.
 #[inline]
-fn transfer<K>(key: K, again: bool, delivery: &Delivery) -> Option<Transfer<K>> {
+fn transfer<K>(key: K, delivery: &Delivery) -> Option<Transfer<K>> {
     let Content::Held(message) = &delivery.content else {
         return None;
     };
     Some(Transfer {
         key,
-        again,
+        again: delivery.maybe_sent,
+        repeated: false,
         failed: delivery.failed,
         added: delivery.added.clone(),
         message: Arc::clone(message),

@@ -225,7 +225,8 @@ fn send_delivery(own: &mut Owners, s: SessionIdx, c: usize, transfer: &Transfer<
     let translated = translate::for_mqtt(message);
     let message = translated.as_ref().unwrap_or(message);
     let publish = Publish {
-        dup: transfer.again,
+        // A client takes a repeated identifier with DUP for the message that it has.
+        dup: transfer.repeated,
         qos: transfer.qos,
         retain: transfer.retain,
         packet_id: Some(packet_id),

@@ -280,7 +280,7 @@ mod tests {
 
     fn publish(out: &mut Outbound, window: u16) -> Option<(u16, bool)> {
         match out.poll(Instant::ZERO, window) {
-            Some(Outgoing::Send(publish)) => Some((publish.key.get(), publish.again)),
+            Some(Outgoing::Send(publish)) => Some((publish.key.get(), publish.repeated)),
             None => None,
             other => panic!("unexpected {other:?}"),
         }

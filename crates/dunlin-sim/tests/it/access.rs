@@ -119,7 +119,7 @@ fn a_session_belongs_to_its_user() {
         b > CONNECT dev clean user=bob pass=hunter2 => CONNACK 0x85
         b < closed
         a > CONNECT dev expiry=100 user=alice pass=secret => CONNACK present
-        a < PUBLISH vault/x gold q1 #1 dup
+        a < PUBLISH vault/x gold q1 #1
         a > PUBACK 1
         # Sessions that end with their connection, on any shard.
         c > CONNECT live clean user=alice pass=secret => CONNACK

@@ -70,7 +70,7 @@ fn a_session_can_outlive_the_process() {
         b > PUBLISH t 1 q1 #1 => PUBACK 1
         crash
         a > CONNECT a expiry=100 => CONNACK present
-        a < PUBLISH t 1 q1 #1 dup
+        a < PUBLISH t 1 q1 #1
         a > PUBACK 1
         b > CONNECT b => CONNACK present
         a cut

@@ -171,6 +171,30 @@ fn exactly_once_over_a_crash() {
     );
 }
 
+/// Identifiers at QoS 1 do not outlive a crash. A client that still has a message under
+/// one of them must not take another one for its repetition.
+#[test]
+fn what_comes_under_another_identifier_after_a_crash_is_no_repetition() {
+    check(
+        "
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        b > CONNECT b clean => CONNACK
+        b > PUBLISH t 1 q1 #1 => PUBACK 1
+        a < PUBLISH t 1 q1 #1
+        b > PUBLISH t 2 q1 #2 => PUBACK 2
+        a < PUBLISH t 2 q1 #2
+        a > PUBACK 1
+        b > PUBLISH t 3 q1 #3 => PUBACK 3
+        a < PUBLISH t 3 q1 #3
+        crash
+        a > CONNECT a expiry=100 => CONNACK present
+        a < PUBLISH t 2 q1 #1
+        a < PUBLISH t 3 q1 #2
+    ",
+    );
+}
+
 #[test]
 fn a_message_belongs_to_the_sessions_that_match() {
     //= mqtt5#[MQTT-4.5.0-1] type=test
@@ -189,7 +213,7 @@ fn a_message_belongs_to_the_sessions_that_match() {
         b > PUBLISH t x q2 #1 => PUBREC 1
         crash
         a > CONNECT a expiry=100 => CONNACK present
-        a < PUBLISH t x q1 #1 dup
+        a < PUBLISH t x q1 #1
         c > CONNECT c expiry=100 => CONNACK present
         c < PUBLISH t x q2 #1
         d > CONNECT d expiry=100 => CONNACK present
@@ -453,7 +477,7 @@ fn what_the_queue_of_a_bridge_dropped_is_not_in_the_store() {
         b > PUBLISH t 2 q1 #2 => PUBACK 2
         crash
         a > CONNECT $bridge:up expiry=100 => CONNACK present
-        a < PUBLISH t 2 q1 #1 dup
+        a < PUBLISH t 2 q1 #1
     ",
     );
 }

@@ -236,8 +236,8 @@ fn who_leaves_a_group_keeps_what_it_was_given() {
         a > UNSUBSCRIBE 2 $share/g/t => UNSUBACK 2 00
         crash
         a > CONNECT a expiry=100 rm=2 => CONNACK present
-        a < PUBLISH t 1 q1 #1 dup
-        a < PUBLISH t 2 q1 #2 dup
+        a < PUBLISH t 1 q1 #1
+        a < PUBLISH t 2 q1 #2
     ",
     );
 }
@@ -308,8 +308,8 @@ fn a_file_with_messages_of_a_group_at_a_session_is_read() {
         let lines = "
             crash
             a > CONNECT a expiry=1000 => CONNACK present
-            a < PUBLISH t 1 q1 #1 dup
-            a < PUBLISH t 2 q1 #2 dup
+            a < PUBLISH t 1 q1 #1
+            a < PUBLISH t 2 q1 #2
             a > PUBACK 1
             b > CONNECT b expiry=1000 => CONNACK present
             p > CONNECT p clean => CONNACK
@@ -318,7 +318,7 @@ fn a_file_with_messages_of_a_group_at_a_session_is_read() {
             b < PUBLISH t 2 q1 #1
             crash
             b > CONNECT b expiry=1000 => CONNACK present
-            b < PUBLISH t 2 q1 #1 dup
+            b < PUBLISH t 2 q1 #1
             b > PUBACK 1
             wait 1s";
         for line in lines.lines() {
