@@ -56,7 +56,7 @@ impl Broker {
             writeln!(io::stdout(), "the configuration is valid")?;
             return Ok(ExitCode::SUCCESS);
         }
-        crate::log::init(&config.log)?;
+        crate::log::init(&config.reports.log)?;
         let descriptors = crate::descriptors::raise_limit();
         tracing::debug!(?descriptors, "limit of open files");
         let mut signals = Signals::new().context("cannot handle signals")?;

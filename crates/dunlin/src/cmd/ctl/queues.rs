@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use anyhow::bail;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::Subcommand;
 
 use super::Session;
 use super::columns::{MESSAGES, QUEUES};
-use crate::config::units::{Size, Span};
+use crate::cmd::queue::{self, Options};
+use crate::config::units::Size;
 use crate::control::values::{Full, QueueOptions, Reply, Request};
 
 /// Create, show, change, look into, empty, move and delete queues.
@@ -77,58 +78,16 @@ pub(super) enum Queue {
     },
 }
 
-/// Options of a queue, as those of `[[queue]]` in the configuration.
-#[derive(Debug, Args)]
-pub(super) struct Options {
-    /// Topic filter that brings messages; may be repeated.
-    #[arg(long, value_name = "FILTER")]
-    topic: Vec<String>,
-    /// Most messages.
-    #[arg(long, value_name = "NUMBER")]
-    max_messages: Option<usize>,
-    /// Most bytes of them in memory, such as 16MiB.
-    #[arg(long, value_name = "SIZE")]
-    max_bytes: Option<Size>,
-    /// What happens to a message when the queue is full.
-    #[arg(long)]
-    full: Option<Overflow>,
-    /// Longest time that a message stays, such as 7d; 0s: no limit.
-    #[arg(long, value_name = "TIME")]
-    ttl: Option<Span>,
-    /// Levels, 1 to 10, into which the priorities 0 to 9 are sorted.
-    #[arg(long, value_name = "NUMBER")]
-    levels: Option<u8>,
-    /// Failed deliveries after which a message is dead; 0: no limit.
-    #[arg(long, value_name = "NUMBER")]
-    max_deliveries: Option<u16>,
-    /// The queue that dead messages go to; "" for none.
-    #[arg(long, value_name = "NAME")]
-    dead_letter: Option<String>,
-}
-
-/// What happens to a message for a queue that is full.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Overflow {
-    /// Its sender is refused.
-    Reject,
-    /// The queue goes without.
-    DropNewest,
-    /// The oldest messages make room.
-    DropOldest,
-}
-
 impl From<Options> for QueueOptions {
     fn from(options: Options) -> Self {
         Self {
             topics: Some(options.topic).filter(|topics| !topics.is_empty()),
-            max_messages: options.max_messages,
-            max_bytes: options
-                .max_bytes
-                .map(|size| usize::try_from(size.0).unwrap_or(usize::MAX)),
+            max_messages: options.max_messages.map(as_usize),
+            max_bytes: options.max_bytes.map(Size::as_usize),
             full: options.full.map(|full| match full {
-                Overflow::Reject => Full::Reject,
-                Overflow::DropNewest => Full::DropNewest,
-                Overflow::DropOldest => Full::DropOldest,
+                queue::Full::Reject => Full::Reject,
+                queue::Full::DropNewest => Full::DropNewest,
+                queue::Full::DropOldest => Full::DropOldest,
             }),
             ttl_seconds: options.ttl.map(|ttl| ttl.0.as_secs()),
             levels: options.levels,
@@ -137,6 +96,11 @@ impl From<Options> for QueueOptions {
             durable: None,
         }
     }
+}
+
+/// A number of the command line.
+fn as_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 impl Queue {

@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use dunlin_amqp_client::{Client, Delivery, List, Map, Message, Receiver, Sender, Value};
 use serde_json::Value as Json;
 
 use super::Connect;
 use super::print::simple;
 use crate::causes::sentence;
+use crate::cmd::queue::{Full, Options};
 use crate::config::units::{Size, Span};
 
 /// The address of the management node.
@@ -102,91 +103,43 @@ struct Named {
     common: Common,
 }
 
-/// Options of a queue, as those of `[[queue]]` in the configuration.
-#[derive(Debug, Args)]
-struct Options {
-    /// Topic filter that brings messages; may be repeated.
-    #[arg(long, value_name = "FILTER")]
-    topic: Vec<String>,
-    /// Most messages.
-    #[arg(long, value_name = "NUMBER")]
-    max_messages: Option<u64>,
-    /// Most bytes of them in memory, such as 16MiB.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    max_bytes: Option<u64>,
-    /// What happens to a message when the queue is full.
-    #[arg(long)]
-    full: Option<Full>,
-    /// Longest time that a message stays, such as 7d; 0s: no limit.
-    #[arg(long, value_name = "TIME", value_parser = parse_span)]
-    ttl: Option<Duration>,
-    /// Levels, 1 to 10, into which the priorities 0 to 9 are sorted.
-    #[arg(long, value_name = "NUMBER")]
-    levels: Option<u8>,
-    /// Failed deliveries after which a message is dead; 0: no limit.
-    #[arg(long, value_name = "NUMBER")]
-    max_deliveries: Option<u16>,
-    /// The queue that dead messages go to; "" for none.
-    #[arg(long, value_name = "NAME")]
-    dead_letter: Option<String>,
-}
-
-/// What happens to a message for a queue that is full.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Full {
-    /// Its sender is refused.
-    Reject,
-    /// The queue goes without.
-    DropNewest,
-    /// The oldest messages make room.
-    DropOldest,
-}
-
-fn parse_size(text: &str) -> Result<u64, String> {
-    text.parse().map(|Size(bytes)| bytes)
-}
-
-fn parse_span(text: &str) -> Result<Duration, String> {
-    text.parse().map(|Span(span)| span)
-}
-
 type Entries<'a> = Vec<(Value<'a>, Value<'a>)>;
 
-impl Options {
-    /// Topics as values.
-    fn topics(&self) -> Vec<Value<'_>> {
-        self.topic.iter().map(|it| Value::String(it)).collect()
-    }
+/// Topics as values.
+fn topics(options: &Options) -> Vec<Value<'_>> {
+    options.topic.iter().map(|it| Value::String(it)).collect()
+}
 
-    /// The attributes that are given, of which `topics` are those of
-    /// [`Options::topics`].
-    fn attributes<'a>(&'a self, topics: &'a [Value<'a>], without: bool) -> Entries<'a> {
-        let full = self.full.map(|full| match full {
-            Full::Reject => "reject",
-            Full::DropNewest => "drop-newest",
-            Full::DropOldest => "drop-oldest",
-        });
-        let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        let is_bound = !topics.is_empty() || without;
-        let topics = is_bound.then(|| Value::List(List::new(topics)));
-        let all = [
-            ("topics", topics),
-            ("max_messages", self.max_messages.map(Value::Ulong)),
-            ("max_bytes", self.max_bytes.map(Value::Ulong)),
-            ("full", full.map(Value::String)),
-            ("ttl", self.ttl.map(|ttl| Value::Ulong(millis(ttl)))),
-            ("levels", self.levels.map(Value::Ubyte)),
-            ("max_deliveries", self.max_deliveries.map(Value::Ushort)),
-            (
-                "dead_letter",
-                self.dead_letter.as_deref().map(Value::String),
-            ),
-        ];
-        let given = all.into_iter();
-        given
-            .filter_map(|(name, value)| Some((Value::String(name), value?)))
-            .collect()
-    }
+/// The attributes that are given, of which `topics` are those of [`topics`].
+fn attributes<'a>(options: &'a Options, topics: &'a [Value<'a>], without: bool) -> Entries<'a> {
+    let full = options.full.map(|full| match full {
+        Full::Reject => "reject",
+        Full::DropNewest => "drop-newest",
+        Full::DropOldest => "drop-oldest",
+    });
+    let millis = |Span(ttl): Span| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    let is_bound = !topics.is_empty() || without;
+    let topics = is_bound.then(|| Value::List(List::new(topics)));
+    let all = [
+        ("topics", topics),
+        ("max_messages", options.max_messages.map(Value::Ulong)),
+        (
+            "max_bytes",
+            options.max_bytes.map(|size| Value::Ulong(size.0)),
+        ),
+        ("full", full.map(Value::String)),
+        ("ttl", options.ttl.map(|ttl| Value::Ulong(millis(ttl)))),
+        ("levels", options.levels.map(Value::Ubyte)),
+        ("max_deliveries", options.max_deliveries.map(Value::Ushort)),
+        (
+            "dead_letter",
+            options.dead_letter.as_deref().map(Value::String),
+        ),
+    ];
+    let given = all.into_iter();
+    given
+        .filter_map(|(name, value)| Some((Value::String(name), value?)))
+        .collect()
 }
 
 impl Action {
@@ -251,8 +204,8 @@ impl Queue {
                 options,
                 transient,
             } => {
-                let topics = options.topics();
-                let mut attributes = options.attributes(&topics, false);
+                let topics = topics(options);
+                let mut attributes = attributes(options, &topics, false);
                 if *transient {
                     attributes.push((Value::String("durable"), Value::Bool(false)));
                 }
@@ -268,8 +221,8 @@ impl Queue {
                 options,
                 no_topics,
             } => {
-                let topics = options.topics();
-                let attributes = options.attributes(&topics, *no_topics);
+                let topics = topics(options);
+                let attributes = attributes(options, &topics, *no_topics);
                 if attributes.is_empty() {
                     bail!("there is nothing to change: give an option of the queue");
                 }
@@ -478,10 +431,10 @@ mod tests {
         }
         let parse =
             |line: &str| <Line as clap::Parser>::parse_from(line.split_whitespace()).options;
-        assert!(parse("x").attributes(&[], false).is_empty());
-        let options = parse("x --topic a/# --ttl 2s --max-bytes 1KiB --full drop-oldest");
-        let topics = options.topics();
-        let all = options.attributes(&topics, false);
+        assert!(attributes(&parse("x"), &[], false).is_empty());
+        let options = &parse("x --topic a/# --ttl 2s --max-bytes 1KiB --full drop-oldest");
+        let topics = topics(options);
+        let all = attributes(options, &topics, false);
         let map = Map::new(&all);
         assert_eq!(map.len(), 4);
         assert_eq!(map.get("ttl"), Some(Value::Ulong(2000)));

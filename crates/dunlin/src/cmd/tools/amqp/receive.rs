@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::print::Form;
 use super::{Connect, briefly, early_data};
-use crate::cmd::timing::{ATTACHED, CONNECTED, FIRST, Timing};
+use crate::cmd::tools::timing::{ATTACHED, CONNECTED, FIRST, Timing};
 
 /// Exit code after -W, as that of `dunlin sub`.
 const TIMED_OUT: u8 = 27;

@@ -14,7 +14,7 @@ use dunlin_client::{
 
 use super::Connect;
 use crate::causes::sentence;
-use crate::cmd::timing::Reconnection;
+use crate::cmd::tools::timing::Reconnection;
 
 /// Later connections that are remembered for `--timing`.
 const RECONNECTIONS_MAX: usize = 1000;

@@ -13,8 +13,8 @@ use dunlin_amqp_client::{Attaching, Client, Connecting, Message, Sender, SenderB
 
 use super::{Connect, briefly, early_data, parse_pair};
 use crate::causes::sentence;
-use crate::cmd::input::{Input, Lines};
-use crate::cmd::timing::{ACKNOWLEDGED, ATTACHED, CONNECTED, Timing};
+use crate::cmd::tools::input::{Input, Lines};
+use crate::cmd::tools::timing::{ACKNOWLEDGED, ATTACHED, CONNECTED, Timing};
 
 /// So many bytes to send are not worth a search for larger packets.
 const SHORT_BYTES: u64 = 8 << 10;

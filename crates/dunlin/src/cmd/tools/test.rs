@@ -23,7 +23,7 @@ const MISSING: u8 = 2;
 /// short messages below --prefix, and takes away what it leaves.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Test {
+pub(crate) struct Test {
     /// The server: quic://, mqtts://, mqtt://, wss://, ws://, amqps://, amqp+quic://
     /// and others, [USER:PASSWORD@]HOST[:PORT][/PATH].
     url: Url,

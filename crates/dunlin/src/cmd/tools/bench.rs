@@ -40,7 +40,7 @@ const WARM_UP_PART: u64 = 10;
 /// Measure a broker: load, latency, memory.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Bench {
+pub(crate) struct Bench {
     /// The broker: quic://, mqtt://, mqtts://, ws:// or wss://HOST[:PORT], or with
     /// AMQP amqp+quic://, amqp://, amqps://, amqp+ws:// or amqp+wss://; without it
     /// mqtt://127.0.0.1:1883.

@@ -25,7 +25,7 @@ const DELIVERIES_MAX: usize = 4096;
 
 /// Publish messages, with mosquitto_pub's flags.
 #[derive(Debug, Args)]
-pub(super) struct Pub {
+pub(crate) struct Pub {
     /// Topic to publish to.
     #[arg(short = 't', long, allow_hyphen_values = true)]
     topic: Option<String>,

@@ -14,8 +14,8 @@ use super::seconds;
 use crate::bench::handshakes::Until;
 use crate::bench::places::Placement;
 use crate::bench::plan::Target;
-use crate::cmd::network::Network;
-use crate::cmd::tls::parse_pin;
+use crate::cmd::tools::network::Network;
+use crate::cmd::tools::tls::parse_pin;
 
 /// Connections from one local address to one listener at most; the kernel has
 /// 28,232 ports by default.

@@ -22,7 +22,7 @@ use super::unused::Mode;
 
 /// Publish a request and print its response, with mosquitto_rr's flags.
 #[derive(Debug, Args)]
-pub(super) struct Rr {
+pub(crate) struct Rr {
     /// Topic of the request.
     #[arg(short = 't', long, allow_hyphen_values = true)]
     topic: Option<String>,

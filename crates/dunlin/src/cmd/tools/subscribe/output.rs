@@ -9,7 +9,7 @@ use dunlin_client::Message;
 use super::context::Context;
 use super::format::Format;
 use super::time::WallTime;
-use crate::cmd::connect::Connect;
+use crate::cmd::tools::connect::Connect;
 
 /// What is printed of a message.
 #[derive(Debug, Args)]

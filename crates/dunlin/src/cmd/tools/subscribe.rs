@@ -29,7 +29,7 @@ const BATCH: u32 = 64;
 
 /// Subscribe to topics and print messages, with mosquitto_sub's flags.
 #[derive(Debug, Args)]
-pub(super) struct Sub {
+pub(crate) struct Sub {
     /// Topic filter to subscribe to; may be repeated.
     #[arg(short = 't', long, value_name = "FILTER")]
     topic: Vec<String>,

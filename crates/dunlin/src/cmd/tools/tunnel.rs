@@ -26,7 +26,7 @@ use crate::tunnel::{CONNECTIONS_DEFAULT, KEEP_ALIVE, STREAMS_DEFAULT, Settings, 
 /// its clients; the next one that connects has the broker dialled again.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct TunnelArgs {
+pub(crate) struct TunnelArgs {
     /// The broker: quic://HOST[:PORT] (MQTT) or amqp+quic://HOST[:PORT].
     url: Url,
     /// Where TCP clients connect; 127.0.0.1:1883 or 127.0.0.1:5672, by the

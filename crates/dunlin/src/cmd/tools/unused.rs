@@ -234,8 +234,8 @@ fn name(command: &Command, id: &str) -> String {
 mod tests {
     use clap::CommandFactory as _;
 
-    use super::super::Cli;
     use super::*;
+    use crate::cmd::Cli;
 
     #[test]
     fn every_name_is_one_of_an_option() {

@@ -23,7 +23,7 @@ const LEFT_BEHIND: u8 = 2;
 /// Nothing of mosquitto is changed. Password and access files stay where they are; if
 /// some lines of the password file cannot be used, the others are copied.
 #[derive(Debug, Args)]
-pub(super) struct Import {
+pub(crate) struct Import {
     /// The mosquitto.conf.
     file: PathBuf,
     /// File to write; - for standard output.

@@ -238,8 +238,8 @@ pub(super) fn replacement(option: &str) -> Option<&'static str> {
 mod tests {
     use clap::CommandFactory as _;
 
-    use super::super::Cli;
     use super::*;
+    use crate::cmd::Cli;
 
     fn none(_: &str) -> Option<OsString> {
         None
