@@ -93,7 +93,7 @@ impl Plan {
                 .receive_maximum(window)
                 .max_in_flight(window)
                 .receive_queue(usize::from(window))
-                .maximum_packet_size(config.limits.max_packet_size.as_u32())
+                .maximum_packet_size(config.limits.packets.max_packet_size.as_u32())
                 .manual_acknowledgement()
         };
         let expiry = u64::from(bridge.session_expiry.as_secs_u32());

@@ -10,7 +10,9 @@ pub mod early;
 mod error;
 pub mod http;
 mod jwt;
+mod keys;
 pub mod lb;
+pub mod limits;
 pub mod listener;
 pub mod path;
 pub mod priority;
@@ -30,16 +32,16 @@ mod web;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 pub(crate) use asking::AskedServer;
 pub use asking::{Asking, AskingTopics, TopicsDown, WhenDown};
 use early::EarlyData;
 pub use error::ConfigError;
 pub use jwt::{JWT_ALGORITHMS, Jwt, UserName};
+use keys::one_table;
+use limits::Limits;
 use listener::{Anonymous, Kind, Listener};
 pub use sections::{Auth, ShardThreads, Step};
-use sections::{Control, Limits, Log, Metrics, Quic, Store, Sys};
+use sections::{Control, Log, Metrics, Quic, Store, Sys};
 
 /// The commented file that shows every key with its default.
 pub const EXAMPLE: &str = include_str!("../../../../dunlin.example.toml");
@@ -51,8 +53,7 @@ pub const SHARDS_MAX: u16 = 1024;
 pub const LISTENERS_MAX: usize = 256;
 
 /// Configuration of the broker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
     /// Where the store and the development certificates are.
@@ -61,16 +62,6 @@ pub struct Config {
     pub shards: u16,
     /// When shards have threads of their own.
     pub shard_threads: ShardThreads,
-    /// Topics whose messages go before others.
-    pub priority: Vec<priority::Rule>,
-    /// Topics of clients that stand for others.
-    pub rewrite: Vec<topics::Rewrite>,
-    /// Subscriptions of new sessions.
-    pub subscribe: Vec<topics::Subscribe>,
-    /// How fast some clients may send, and what they may have.
-    pub quota: Vec<quotas::Quota>,
-    /// Queues that are there from the start.
-    pub queue: Vec<queues::Queue>,
     /// Other brokers, and which topics are exchanged with them.
     pub bridge: Vec<bridge::Bridge>,
     /// Where connections are accepted.
@@ -79,12 +70,6 @@ pub struct Config {
     pub limits: Limits,
     /// Messages with a delay, and Sparkplug.
     pub topics: topics::Topics,
-    /// What queues clients may make.
-    pub queues: queues::Queues,
-    /// What one transaction may be.
-    pub transactions: transactions::Transactions,
-    /// Clients that another server is to serve.
-    pub redirect: redirect::Redirect,
     /// Flow control of QUIC connections.
     pub quic: Quic,
     /// Ciphers and key exchanges.
@@ -95,6 +80,58 @@ pub struct Config {
     pub store: Store,
     /// Who may connect.
     pub auth: Auth,
+    /// How the broker is steered.
+    pub control: Control,
+    /// What topics and clients are subject to.
+    pub rules: Rules,
+    /// Queues and transactions of AMQP.
+    pub amqp: Amqp,
+    /// What the broker says of itself.
+    pub reports: Reports,
+    /// Where this was read.
+    origin: Option<Origin>,
+}
+
+one_table!(Config {
+    data_dir, shards, shard_threads, bridge, listener, limits, topics, quic, tls, early_data,
+    store, auth, control;
+    rules { priority, rewrite, subscribe, quota, redirect }
+    amqp { queue, queues, transactions }
+    reports { log, sys, qlog, metrics }
+});
+
+/// What topics and clients are subject to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rules {
+    /// Topics whose messages go before others.
+    pub priority: Vec<priority::Rule>,
+    /// Topics of clients that stand for others.
+    pub rewrite: Vec<topics::Rewrite>,
+    /// Subscriptions of new sessions.
+    pub subscribe: Vec<topics::Subscribe>,
+    /// How fast some clients may send, and what they may have.
+    pub quota: Vec<quotas::Quota>,
+    /// Clients that another server is to serve.
+    pub redirect: redirect::Redirect,
+}
+
+/// Queues and transactions of AMQP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Amqp {
+    /// Queues that are there from the start.
+    pub queue: Vec<queues::Queue>,
+    /// What queues clients may make.
+    pub queues: queues::Queues,
+    /// What one transaction may be.
+    pub transactions: transactions::Transactions,
+}
+
+/// What the broker says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reports {
     /// What is logged.
     pub log: Log,
     /// Statistics on `$SYS` topics.
@@ -103,11 +140,6 @@ pub struct Config {
     pub qlog: qlog::Qlog,
     /// Metrics over HTTP.
     pub metrics: Metrics,
-    /// How the broker is steered.
-    pub control: Control,
-    /// Where this was read.
-    #[serde(skip)]
-    origin: Option<Origin>,
 }
 
 /// Where a configuration was read.
@@ -123,28 +155,19 @@ impl Default for Config {
             data_dir: "dunlin-data".into(),
             shards: 0,
             shard_threads: ShardThreads::default(),
-            priority: Vec::new(),
-            rewrite: Vec::new(),
-            subscribe: Vec::new(),
-            quota: Vec::new(),
-            queue: Vec::new(),
             bridge: Vec::new(),
             listener: default_listeners(),
             limits: Limits::default(),
             topics: topics::Topics::default(),
-            queues: queues::Queues::default(),
-            transactions: transactions::Transactions::default(),
-            redirect: redirect::Redirect::default(),
             quic: Quic::default(),
             tls: tls::Tls::default(),
             early_data: EarlyData::default(),
             store: Store::default(),
             auth: Auth::default(),
-            log: Log::default(),
-            sys: Sys::default(),
-            qlog: qlog::Qlog::default(),
-            metrics: Metrics::default(),
             control: Control::default(),
+            rules: Rules::default(),
+            amqp: Amqp::default(),
+            reports: Reports::default(),
             origin: None,
         }
     }
@@ -375,11 +398,11 @@ impl Config {
             let why = format!("{} is more than {SHARDS_MAX}", self.shards);
             return Err(("shards".into(), why));
         }
-        if let Err((index, (key, why))) = priority::check(&self.priority) {
+        if let Err((index, (key, why))) = priority::check(&self.rules.priority) {
             return Err((format!("priority.{index}.{key}"), why));
         }
         self.check_rules()?;
-        if let Err((index, (key, why))) = queues::check(&self.queue) {
+        if let Err((index, (key, why))) = queues::check(&self.amqp.queue) {
             return Err((format!("queue.{index}.{key}"), why));
         }
         if let Err((index, (key, why))) = bridge::check(&self.bridge) {
@@ -390,11 +413,14 @@ impl Config {
         self.auth.check().map_err(in_section("auth"))?;
         self.limits.check().map_err(in_section("limits"))?;
         self.topics.check().map_err(in_section("topics"))?;
-        self.redirect.check().map_err(in_section("redirect"))?;
+        self.rules
+            .redirect
+            .check()
+            .map_err(in_section("redirect"))?;
         self.quic.check().map_err(in_section("quic"))?;
         self.tls.check().map_err(in_section("tls"))?;
         self.early_data.check().map_err(in_section("early_data"))?;
-        self.qlog.check().map_err(in_section("qlog"))?;
+        self.reports.qlog.check().map_err(in_section("qlog"))?;
         self.store.check().map_err(in_section("store"))?;
         let http = self.control.http.check();
         http.map_err(in_section("control.http"))?;
@@ -406,10 +432,10 @@ impl Config {
         let of = |name: &'static str| {
             move |(index, (key, why)): (usize, error::Wrong)| (format!("{name}.{index}.{key}"), why)
         };
-        topics::check_rewrites(&self.rewrite).map_err(of("rewrite"))?;
-        topics::check_subscribes(&self.subscribe).map_err(of("subscribe"))?;
+        topics::check_rewrites(&self.rules.rewrite).map_err(of("rewrite"))?;
+        topics::check_subscribes(&self.rules.subscribe).map_err(of("subscribe"))?;
         let listeners = self.listener.len();
-        quotas::check(&self.quota, listeners, &self.limits).map_err(of("quota"))
+        quotas::check(&self.rules.quota, listeners, &self.limits).map_err(of("quota"))
     }
 
     fn check_listeners(&self) -> Result<(), (String, String)> {

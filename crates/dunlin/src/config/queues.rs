@@ -5,7 +5,7 @@ use dunlin_broker::{LEVELS_MAX, NamedQueue, Overflow, QueueOptions};
 use serde::{Deserialize, Serialize};
 
 use super::error::Wrong;
-use super::sections::{Limits, QueueFull};
+use super::limits::{Limits, QueueFull};
 use super::units::{Size, Span};
 
 /// Most queues of the configuration: they are looked through one by one.
@@ -121,9 +121,9 @@ pub(crate) fn queues(
 ) -> dunlin_broker::Queues {
     let shards = usize::from(shards.max(1));
     let options = QueueOptions {
-        messages_max: limits.max_queued_messages,
-        bytes_max: limits.max_queued_bytes.as_usize(),
-        overflow: match limits.queue_full {
+        messages_max: limits.queue.max_queued_messages,
+        bytes_max: limits.queue.max_queued_bytes.as_usize(),
+        overflow: match limits.queue.queue_full {
             QueueFull::Reject => Overflow::Reject,
             QueueFull::DropNewest => Overflow::DropNewest,
         },

@@ -6,7 +6,7 @@ use dunlin_broker::QUOTAS_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::error::Wrong;
-use super::sections::Limits;
+use super::limits::Limits;
 use super::topics::check_pattern;
 use super::units::{Size, Span};
 
@@ -115,7 +115,7 @@ pub(super) fn check(
             let why = format!("there is no listener {listener} among {listeners}, from 0");
             return wrong("listeners", why);
         }
-        let largest = limits.max_packet_size;
+        let largest = limits.packets.max_packet_size;
         let packet = quota.packet_size;
         if packet.0 > 0 && !(PACKET_BYTES_MIN..=largest.0).contains(&packet.0) {
             let why = format!("{packet} is not between 256B and limits.max_packet_size");

@@ -6,9 +6,6 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::path::PathBuf;
 
-use dunlin_base::limits::{
-    CONNECT_BYTES_DEFAULT, MQTT_PACKET_BYTES_MAX, PACKET_BYTES_DEFAULT, RECEIVE_MAXIMUM_DEFAULT,
-};
 use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -16,17 +13,12 @@ use super::asking::{Asking, AskingTopics};
 use super::error::Wrong;
 use super::http::Http;
 use super::jwt::Jwt;
+use super::keys::one_table;
 use super::lb::Lb;
 use super::listener::Anonymous;
 use super::path::{Control as CongestionControl, Path, Retry};
-use super::units::{Expiry, Share, Size, Span};
+use super::units::{Size, Span};
 use crate::auth::Delays;
-
-/// Smallest `max_packet_size` that is accepted: a CONNECT with a will fits.
-const PACKET_BYTES_MIN: u64 = 256;
-
-/// Smallest `memory` that is accepted: each part has room for a large packet.
-const MEMORY_MIN: Size = Size::mib(16);
 
 /// Most address tokens for a client: each is sent to it after its handshake.
 const TOKENS_MAX: u32 = 8;
@@ -34,184 +26,8 @@ const TOKENS_MAX: u32 = 8;
 /// Most streams of a kind: they are looked through one by one.
 const STREAMS_MAX: u32 = 1024;
 
-/// Longest keep alive that MQTT can express.
-const KEEP_ALIVE_SECS_MAX: u64 = 65_535;
-
 /// Longest `login_delay_max`.
 const LOGIN_DELAY_MAX: Duration = Duration::from_secs(600);
-
-/// `[limits]`: what one client, and all of them, may take.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct Limits {
-    /// Largest packet accepted.
-    pub max_packet_size: Size,
-    /// Largest packet accepted before CONNACK.
-    pub max_connect_size: Size,
-    /// Receive Maximum announced to clients.
-    pub receive_maximum: u16,
-    /// Topic Alias Maximum announced to clients.
-    pub topic_alias_maximum: u16,
-    /// Time for a handshake, and after it for the CONNECT.
-    pub connect_timeout: Span,
-    /// Longest keep alive; zero: no limit.
-    pub max_keep_alive: Span,
-    /// Silence after which a client with keep alive 0 is dropped.
-    pub idle_timeout: Span,
-    /// Longest session expiry.
-    pub max_session_expiry: Expiry,
-    /// Most messages in flight to one client.
-    pub max_inflight: u16,
-    /// Most messages queued for one session.
-    pub max_queued_messages: usize,
-    /// Most bytes queued for one session.
-    pub max_queued_bytes: Size,
-    /// Queued messages of one session kept in memory; eight times as many while
-    /// its client is connected.
-    pub max_queued_in_memory: usize,
-    /// What happens when a queue is full.
-    pub queue_full: QueueFull,
-    /// Unsent bytes of a connection at which its queue waits.
-    pub max_send_backlog: Size,
-    /// Unsent bytes of a connection at which QoS 0 messages are dropped.
-    pub max_qos0_backlog: Size,
-    /// Most connections of the broker.
-    pub max_connections: usize,
-    /// Most connections from one address; 0: no limit.
-    pub max_connections_per_address: u32,
-    /// Most new connections from one address in a second; 0: no limit.
-    pub max_handshakes_per_address: u32,
-    /// Most handshakes going on.
-    pub max_pending_handshakes: usize,
-    /// Most bytes from clients before CONNACK, all together.
-    pub max_unknown_bytes: Size,
-    /// Likewise, from one address to one shard.
-    pub max_unknown_bytes_per_address: Size,
-    /// Most subscriptions of one session.
-    pub max_subscriptions_per_session: usize,
-    /// Most subscriptions of one session that one message can match.
-    pub max_overlapping_subscriptions: usize,
-    /// Most retained messages.
-    pub max_retained_messages: usize,
-    /// Most bytes of what is kept for clients, all together.
-    pub memory: Share,
-    /// Most of it of one user.
-    pub memory_per_user: Share,
-    /// Most of it of one address.
-    pub memory_per_address: Share,
-    /// Most sessions.
-    pub max_sessions: usize,
-    /// Most sessions of one user; 0: no limit.
-    pub max_sessions_per_user: usize,
-    /// Most bytes of retained messages.
-    pub max_retained_bytes: Option<Size>,
-    /// Most bytes of wills.
-    pub max_will_bytes: Option<Size>,
-    /// Most bytes of the subscriptions of one session.
-    pub max_subscription_bytes_per_session: Size,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_packet_size: Size(PACKET_BYTES_DEFAULT as u64),
-            max_connect_size: Size(CONNECT_BYTES_DEFAULT as u64),
-            receive_maximum: RECEIVE_MAXIMUM_DEFAULT,
-            topic_alias_maximum: 16,
-            connect_timeout: Span::secs(10),
-            max_keep_alive: Span::secs(0),
-            idle_timeout: Span::secs(24 * 3600),
-            max_session_expiry: Expiry::Never,
-            max_inflight: 1024,
-            max_queued_messages: 100_000,
-            max_queued_bytes: Size::mib(64),
-            max_queued_in_memory: 1000,
-            queue_full: QueueFull::Reject,
-            max_send_backlog: Size::kib(256),
-            max_qos0_backlog: Size::mib(1),
-            max_connections: 1_000_000,
-            max_connections_per_address: 0,
-            max_handshakes_per_address: 0,
-            max_pending_handshakes: 8192,
-            max_unknown_bytes: Size::mib(64),
-            max_unknown_bytes_per_address: Size::mib(16),
-            max_subscriptions_per_session: 200_000,
-            max_overlapping_subscriptions: 256,
-            max_retained_messages: 1_000_000,
-            memory: Share::Percent(50),
-            memory_per_user: Share::Percent(12),
-            memory_per_address: Share::Percent(12),
-            max_sessions: 1_000_000,
-            max_sessions_per_user: 0,
-            max_retained_bytes: None,
-            max_will_bytes: None,
-            max_subscription_bytes_per_session: Size::mib(256),
-        }
-    }
-}
-
-impl Limits {
-    /// What is wrong with it, as key and sentence.
-    pub(super) fn check(&self) -> Result<(), Wrong> {
-        let packet = self.max_packet_size;
-        if !(PACKET_BYTES_MIN..=u64::from(MQTT_PACKET_BYTES_MAX)).contains(&packet.0) {
-            let why =
-                format!("{packet} is not between 256B and 268435460B, which MQTT can express");
-            return Err(("max_packet_size", why));
-        }
-        let connect = self.max_connect_size;
-        if !(PACKET_BYTES_MIN..=u64::from(MQTT_PACKET_BYTES_MAX)).contains(&connect.0) {
-            let why =
-                format!("{connect} is not between 256B and 268435460B, which MQTT can express");
-            return Err(("max_connect_size", why));
-        }
-        if let Share::Bytes(memory) = self.memory
-            && memory < MEMORY_MIN
-        {
-            return Err(("memory", format!("{memory} is less than {MEMORY_MIN}")));
-        }
-        if self.max_queued_bytes < packet {
-            let why = format!(
-                "{} is less than max_packet_size, {packet}",
-                self.max_queued_bytes
-            );
-            return Err(("max_queued_bytes", why));
-        }
-        for (key, value) in [
-            ("receive_maximum", usize::from(self.receive_maximum)),
-            ("max_inflight", usize::from(self.max_inflight)),
-            ("max_queued_messages", self.max_queued_messages),
-            ("max_queued_in_memory", self.max_queued_in_memory),
-            ("max_send_backlog", self.max_send_backlog.as_usize()),
-            ("max_qos0_backlog", self.max_qos0_backlog.as_usize()),
-            ("max_connections", self.max_connections),
-            ("max_sessions", self.max_sessions),
-            ("max_pending_handshakes", self.max_pending_handshakes),
-        ] {
-            if value == 0 {
-                return Err((key, "must be at least 1".into()));
-            }
-        }
-        for (key, value) in [
-            ("connect_timeout", self.connect_timeout),
-            ("idle_timeout", self.idle_timeout),
-        ] {
-            if value.0.is_zero() {
-                return Err((key, "must be longer than nothing".into()));
-            }
-        }
-        let keep_alive = self.max_keep_alive.0;
-        if keep_alive.as_secs() > KEEP_ALIVE_SECS_MAX || keep_alive.subsec_nanos() > 0 {
-            let why = format!(
-                "{} is not a number of whole seconds up to 65535s",
-                self.max_keep_alive
-            );
-            return Err(("max_keep_alive", why));
-        }
-        Ok(())
-    }
-}
 
 /// When shards have threads of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,21 +40,8 @@ pub enum ShardThreads {
     Always,
 }
 
-/// What happens to a QoS 1 or 2 message when the queue of one of its receivers
-/// is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum QueueFull {
-    /// The publisher is refused.
-    #[default]
-    Reject,
-    /// That receiver does not get it.
-    DropNewest,
-}
-
 /// `[quic]`: flow control of QUIC connections.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quic {
     /// Streams, besides the control stream, that a client may have open.
@@ -272,18 +75,52 @@ pub struct Quic {
     pub ack_delay: Span,
     /// Bytes that may be in flight at first.
     pub initial_window: Option<Size>,
+    /// What it does about the network.
+    pub network: Network,
+    /// When new keys are taken.
+    pub keys: KeyUpdates,
+    /// Connection ids that a load balancer can read.
+    pub lb: Lb,
+}
+
+one_table!(Quic {
+    max_data_streams, delivery_streams, datagrams, repeat_packets, receive_window,
+    stream_receive_window, send_window, retry, retry_from_pending, tokens, token_lifetime,
+    congestion, initial_rtt, ack_delay, initial_window, lb;
+    network { mtu_discovery, ecn, migration }
+    keys { key_update_packets, key_update_interval }
+});
+
+/// What a QUIC connection does about the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Network {
     /// Search for a larger packet size than 1200 bytes.
     pub mtu_discovery: bool,
     /// Mark packets for explicit congestion notification.
     pub ecn: bool,
-    /// Packets sent after which new keys are taken.
-    pub key_update_packets: Option<u64>,
-    /// Time after which new keys are taken.
-    pub key_update_interval: Option<Span>,
     /// Whether clients may change their address.
     pub migration: bool,
-    /// Connection ids that a load balancer can read.
-    pub lb: Lb,
+}
+
+impl Default for Network {
+    fn default() -> Self {
+        Self {
+            mtu_discovery: true,
+            ecn: true,
+            migration: true,
+        }
+    }
+}
+
+/// When new keys of a QUIC connection are taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyUpdates {
+    /// Packets sent after which they are.
+    pub key_update_packets: Option<u64>,
+    /// Time after which they are.
+    pub key_update_interval: Option<Span>,
 }
 
 impl Default for Quic {
@@ -304,11 +141,8 @@ impl Default for Quic {
             initial_rtt: Span::millis(250),
             ack_delay: Span::millis(5),
             initial_window: None,
-            mtu_discovery: true,
-            ecn: true,
-            key_update_packets: None,
-            key_update_interval: None,
-            migration: true,
+            network: Network::default(),
+            keys: KeyUpdates::default(),
             lb: Lb::default(),
         }
     }

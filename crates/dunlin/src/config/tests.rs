@@ -2,7 +2,8 @@
 
 use core::fmt::Write as _;
 
-use super::sections::{Durability, QueueFull};
+use super::limits::QueueFull;
+use super::sections::Durability;
 use super::units::{Size, Span};
 use super::*;
 
@@ -365,9 +366,9 @@ fn overrides_set_one_key_each() {
         "data_dir=elsewhere",
     ];
     let config = Config::load(None, &overrides.map(String::from)).expect("valid");
-    assert_eq!(config.limits.receive_maximum, 100);
-    assert_eq!(config.limits.max_packet_size, Size::mib(2));
-    assert_eq!(config.limits.queue_full, QueueFull::DropNewest);
+    assert_eq!(config.limits.packets.receive_maximum, 100);
+    assert_eq!(config.limits.packets.max_packet_size, Size::mib(2));
+    assert_eq!(config.limits.queue.queue_full, QueueFull::DropNewest);
     assert_eq!(config.store.durability, Durability::Os);
     assert_eq!(config.store.commit_window, Span::secs(0));
     assert_eq!(config.store_path(), Path::new("a b/c.redb"));

@@ -138,8 +138,18 @@ pub(crate) fn topics(config: &super::Config, shards: u16) -> broker::Topics {
     }
     broker::Topics {
         mounts,
-        rewrites: config.rewrite.iter().flat_map(Rewrite::rule).collect(),
-        automatic: config.subscribe.iter().flat_map(Subscribe::rule).collect(),
+        rewrites: config
+            .rules
+            .rewrite
+            .iter()
+            .flat_map(Rewrite::rule)
+            .collect(),
+        automatic: config
+            .rules
+            .subscribe
+            .iter()
+            .flat_map(Subscribe::rule)
+            .collect(),
         delays: Delays {
             messages_max: delayed.max_delayed_messages.div_ceil(shards),
             bytes_max: delayed.max_delayed_bytes.as_usize().div_ceil(shards),

@@ -18,11 +18,11 @@ impl Path {
         tuning.ack_delay = Some(ack_delay).filter(|delay| !delay.is_zero());
         let window = self.initial_window.or(quic.initial_window);
         tuning.initial_window = window.map(Size::as_u32);
-        tuning.mtu_discovery = self.mtu_discovery.unwrap_or(quic.mtu_discovery);
-        tuning.ecn = self.ecn.unwrap_or(quic.ecn);
-        tuning.migration = self.migration.unwrap_or(quic.migration);
-        tuning.key_update_packets = quic.key_update_packets;
-        tuning.key_update_interval = quic.key_update_interval.map(|span| span.0);
+        tuning.mtu_discovery = self.mtu_discovery.unwrap_or(quic.network.mtu_discovery);
+        tuning.ecn = self.ecn.unwrap_or(quic.network.ecn);
+        tuning.migration = self.migration.unwrap_or(quic.network.migration);
+        tuning.key_update_packets = quic.keys.key_update_packets;
+        tuning.key_update_interval = quic.keys.key_update_interval.map(|span| span.0);
         tuning
     }
 

@@ -85,7 +85,7 @@ impl Plane {
             tokens: reach.tokens,
             bound: reach.bound,
             reloader: reach.reloader,
-            level: Mutex::new(reach.config.log.level.name().to_owned()),
+            level: Mutex::new(reach.config.reports.log.level.name().to_owned()),
             drain: Arc::default(),
             config: reach.config,
             started: Instant::now(),
@@ -147,7 +147,7 @@ impl Plane {
 
     /// The largest message.
     pub(super) const fn packet_bytes_max(&self) -> u64 {
-        self.config.limits.max_packet_size.0
+        self.config.limits.packets.max_packet_size.0
     }
 
     /// One page of rows of all shards, one shard after the other, and where to go on.

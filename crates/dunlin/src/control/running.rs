@@ -29,7 +29,7 @@ pub(super) fn reload(plane: &Plane) -> Outcome {
     let mut changed = vec![FILES.to_owned()];
     let mut restart = plane.config.differences(&fresh);
     restart.retain(|key| key != LEVEL);
-    let name = fresh.log.level.name();
+    let name = fresh.reports.log.level.name();
     let mut level = plane.level.lock().unwrap_or_else(PoisonError::into_inner);
     if *level != name && std::env::var_os(crate::log::VARIABLE).is_none() {
         match crate::log::change(name) {

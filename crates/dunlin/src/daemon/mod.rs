@@ -318,7 +318,7 @@ impl Daemon {
     }
 
     fn show_metrics(&mut self) -> Result<(), StartError> {
-        let Some(addr) = self.config.metrics.address else {
+        let Some(addr) = self.config.reports.metrics.address else {
             return Ok(());
         };
         if !addr.ip().is_loopback() {
@@ -331,7 +331,7 @@ impl Daemon {
             store: self.store.as_ref().map(RedbStore::metrics),
             qlog: self.qlog.clone(),
             ready: Arc::clone(&self.ready),
-            hosts: self.config.metrics.hosts.clone(),
+            hosts: self.config.reports.metrics.hosts.clone(),
             bridges: self
                 .bridges
                 .as_ref()
@@ -345,7 +345,7 @@ impl Daemon {
 
     /// Tells of clients on `$SYS`, when that is wanted.
     fn show_clients(&mut self) -> Result<(), StartError> {
-        let sys = &self.config.sys;
+        let sys = &self.config.reports.sys;
         if sys.clients && !sys.interval.0.is_zero() {
             let watch = Watch::start(self.shards.clone(), sys.interval.0);
             self.watch = Some(watch.map_err(|e| StartError::Loop(e.to_string()))?);
@@ -477,15 +477,15 @@ fn make_data_dir(path: &Path) -> Result<(), StartError> {
 }
 
 fn open_qlog(config: &Config, clock: Clock) -> Result<Option<Qlog>, StartError> {
-    let Some(dir) = &config.qlog.dir else {
+    let Some(dir) = &config.reports.qlog.dir else {
         return Ok(None);
     };
     let wrong = |source| StartError::Qlog {
         path: dir.clone(),
         source,
     };
-    let qlog = Qlog::open(dir, config.qlog.limits(), clock).map_err(wrong)?;
-    qlog.select(config.qlog.filter());
+    let qlog = Qlog::open(dir, config.reports.qlog.limits(), clock).map_err(wrong)?;
+    qlog.select(config.reports.qlog.filter());
     Ok(Some(qlog))
 }
 

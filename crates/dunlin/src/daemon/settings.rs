@@ -10,7 +10,9 @@ use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
 use crate::config::units::Size;
-use crate::config::{Config, priority, queues, quotas, redirect, sections, topics, transactions};
+use crate::config::{
+    Config, limits, priority, queues, quotas, redirect, sections, topics, transactions,
+};
 
 /// Settings of one shard.
 pub(crate) fn shard(
@@ -30,18 +32,24 @@ pub(crate) fn shard(
         clients: clients(config, shards),
         sessions: sessions(config),
         sending: sending(config),
-        retained_max: limits.max_retained_messages,
+        retained_max: limits.kept.max_retained_messages,
         memory,
-        queues: queues::queues(&config.queues, &config.queue, limits, shards),
-        transactions: transactions::transactions(&config.transactions),
-        redirect: redirect::redirect(&config.redirect),
+        queues: queues::queues(&config.amqp.queues, &config.amqp.queue, limits, shards),
+        transactions: transactions::transactions(&config.amqp.transactions),
+        redirect: redirect::redirect(&config.rules.redirect),
         bridges: bridges(config),
         topics: topics::topics(config, shards),
-        quotas: quotas::quotas(&config.quota),
+        quotas: quotas::quotas(&config.rules.quota),
         sys: SysTopics {
-            interval: config.sys.interval.0,
-            mosquitto: config.sys.mosquitto,
-            events: config.sys.events.iter().map(|it| (*it).into()).collect(),
+            interval: config.reports.sys.interval.0,
+            mosquitto: config.reports.sys.mosquitto,
+            events: config
+                .reports
+                .sys
+                .events
+                .iter()
+                .map(|it| (*it).into())
+                .collect(),
         },
     }
 }
@@ -50,14 +58,18 @@ pub(crate) fn shard(
 fn clients(config: &Config, shards: u16) -> ClientLimits {
     let limits = &config.limits;
     ClientLimits {
-        connections_max: limits.max_connections.div_ceil(usize::from(shards)),
-        packet_bytes_max: u32::try_from(limits.max_packet_size.0).unwrap_or(u32::MAX),
-        connect_bytes_max: u32::try_from(limits.max_connect_size.0).unwrap_or(u32::MAX),
-        receive_maximum: limits.receive_maximum,
-        topic_alias_maximum: limits.topic_alias_maximum,
-        connect_timeout: limits.connect_timeout.0,
-        keep_alive_secs_max: u16::try_from(limits.max_keep_alive.0.as_secs()).unwrap_or(u16::MAX),
-        idle_timeout_max: limits.idle_timeout.0,
+        connections_max: limits
+            .connections
+            .max_connections
+            .div_ceil(usize::from(shards)),
+        packet_bytes_max: u32::try_from(limits.packets.max_packet_size.0).unwrap_or(u32::MAX),
+        connect_bytes_max: u32::try_from(limits.packets.max_connect_size.0).unwrap_or(u32::MAX),
+        receive_maximum: limits.packets.receive_maximum,
+        topic_alias_maximum: limits.packets.topic_alias_maximum,
+        connect_timeout: limits.times.connect_timeout.0,
+        keep_alive_secs_max: u16::try_from(limits.times.max_keep_alive.0.as_secs())
+            .unwrap_or(u16::MAX),
+        idle_timeout_max: limits.times.idle_timeout.0,
         data_streams_max: config.quic.max_data_streams as usize,
     }
 }
@@ -70,16 +82,16 @@ fn sessions(config: &Config) -> SessionLimits {
             sections::OtherUser::Refuse => OtherUser::Refuse,
             sections::OtherUser::StartClean => OtherUser::StartClean,
         },
-        session_expiry_secs_max: limits.max_session_expiry.as_secs_u32(),
-        queue_messages_max: limits.max_queued_messages,
-        queue_bytes_max: limits.max_queued_bytes.as_usize(),
-        queue_held_max: limits.max_queued_in_memory,
-        queue_full: match limits.queue_full {
-            sections::QueueFull::Reject => QueueFull::Reject,
-            sections::QueueFull::DropNewest => QueueFull::DropNewest,
+        session_expiry_secs_max: limits.times.max_session_expiry.as_secs_u32(),
+        queue_messages_max: limits.queue.max_queued_messages,
+        queue_bytes_max: limits.queue.max_queued_bytes.as_usize(),
+        queue_held_max: limits.queue.max_queued_in_memory,
+        queue_full: match limits.queue.queue_full {
+            limits::QueueFull::Reject => QueueFull::Reject,
+            limits::QueueFull::DropNewest => QueueFull::DropNewest,
         },
-        subscriptions_max: limits.max_subscriptions_per_session,
-        overlaps_max: limits.max_overlapping_subscriptions,
+        subscriptions_max: limits.kept.max_subscriptions_per_session,
+        overlaps_max: limits.kept.max_overlapping_subscriptions,
     }
 }
 
@@ -87,13 +99,13 @@ fn sessions(config: &Config) -> SessionLimits {
 fn sending(config: &Config) -> Sending {
     let (limits, quic) = (&config.limits, &config.quic);
     Sending {
-        inflight_max: limits.max_inflight,
-        send_backlog_bytes: limits.max_send_backlog.as_usize(),
-        qos0_backlog_bytes: limits.max_qos0_backlog.as_usize(),
+        inflight_max: limits.queue.max_inflight,
+        send_backlog_bytes: limits.queue.max_send_backlog.as_usize(),
+        qos0_backlog_bytes: limits.queue.max_qos0_backlog.as_usize(),
         delivery_streams_max: quic.delivery_streams as usize,
         datagrams: quic.datagrams,
         repeat_packets: quic.repeat_packets,
-        priorities: priority::priorities(&config.priority),
+        priorities: priority::priorities(&config.rules.priority),
     }
 }
 
@@ -120,7 +132,7 @@ fn bridges(config: &Config) -> Bridges {
         client_id: bridge.local_id().into(),
         bounds: Bounds {
             messages_max: bridge.max_messages,
-            bytes_max: config.limits.max_queued_bytes.as_usize(),
+            bytes_max: config.limits.queue.max_queued_bytes.as_usize(),
             overflow: bridge.full.into(),
         },
     });
@@ -133,16 +145,16 @@ fn bridges(config: &Config) -> Bridges {
 /// What clients may make all shards keep, on a machine with so much memory.
 pub(crate) fn memory(config: &Config, machine: u64) -> Memory {
     let limits = &config.limits;
-    let bytes = limits.memory.of(machine);
+    let bytes = limits.memory.memory.of(machine);
     Memory {
         bytes,
-        user_bytes_max: limits.memory_per_user.of(bytes as u64),
-        address_bytes_max: limits.memory_per_address.of(bytes as u64),
-        retained_bytes_max: limits.max_retained_bytes.map(Size::as_usize),
-        will_bytes_max: limits.max_will_bytes.map(Size::as_usize),
-        subscription_bytes_max: limits.max_subscription_bytes_per_session.as_usize(),
-        sessions_max: limits.max_sessions,
-        sessions_per_user_max: limits.max_sessions_per_user,
+        user_bytes_max: limits.memory.memory_per_user.of(bytes as u64),
+        address_bytes_max: limits.memory.memory_per_address.of(bytes as u64),
+        retained_bytes_max: limits.kept.max_retained_bytes.map(Size::as_usize),
+        will_bytes_max: limits.kept.max_will_bytes.map(Size::as_usize),
+        subscription_bytes_max: limits.kept.max_subscription_bytes_per_session.as_usize(),
+        sessions_max: limits.kept.max_sessions,
+        sessions_per_user_max: limits.kept.max_sessions_per_user,
         totals: Totals::default(),
     }
 }
@@ -152,14 +164,17 @@ pub(crate) fn net(config: &Config) -> NetLimits {
     let (limits, quic) = (&config.limits, &config.quic);
     let window = |size: Size| u32::try_from(size.0).unwrap_or(u32::MAX);
     let mut net = NetLimits::default();
-    net.connections_max = limits.max_connections.min(net.connections_max);
-    net.connections_per_address_max = limits.max_connections_per_address;
-    net.handshakes_per_address_per_second = limits.max_handshakes_per_address;
-    net.handshakes_pending_max = limits.max_pending_handshakes;
-    net.unknown_bytes_max = limits.max_unknown_bytes.as_usize();
-    net.unknown_bytes_per_address_max = limits.max_unknown_bytes_per_address.as_usize();
+    net.connections_max = limits.connections.max_connections.min(net.connections_max);
+    net.connections_per_address_max = limits.connections.max_connections_per_address;
+    net.handshakes_per_address_per_second = limits.connections.max_handshakes_per_address;
+    net.handshakes_pending_max = limits.connections.max_pending_handshakes;
+    net.unknown_bytes_max = limits.connections.max_unknown_bytes.as_usize();
+    net.unknown_bytes_per_address_max = limits.connections.max_unknown_bytes_per_address.as_usize();
     // Messages alone never hold up what a client sends.
-    let messages = limits.max_send_backlog.max(limits.max_qos0_backlog);
+    let messages = limits
+        .queue
+        .max_send_backlog
+        .max(limits.queue.max_qos0_backlog);
     net.unread_answers_bytes_max = net
         .unread_answers_bytes_max
         .max(messages.as_usize().saturating_mul(2));
@@ -167,8 +182,8 @@ pub(crate) fn net(config: &Config) -> NetLimits {
     net.quic_retry_pending = quic.retry_from_pending;
     net.quic_tokens = quic.tokens;
     net.quic_token_lifetime = quic.token_lifetime.0;
-    net.handshake_timeout = limits.connect_timeout.0;
-    net.first_bytes_timeout = limits.connect_timeout.0;
+    net.handshake_timeout = limits.times.connect_timeout.0;
+    net.first_bytes_timeout = limits.times.connect_timeout.0;
     net.quic_bidi_streams = quic.max_data_streams.saturating_add(1);
     net.quic_uni_streams = quic.max_data_streams;
     if !quic.datagrams {
