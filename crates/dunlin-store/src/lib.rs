@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+pub mod codec;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod limits;

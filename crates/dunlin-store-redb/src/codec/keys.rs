@@ -2,8 +2,7 @@
 
 use dunlin_base::Text;
 use dunlin_store::SessionKey;
-
-use super::{DecodeError, Reader, decode_text};
+use dunlin_store::codec::{DecodeError, Reader, decode_text};
 
 /// Key of `inflight` and `inbound`.
 pub(crate) fn packet_key(session: u64, packet_id: u16) -> [u8; 10] {
@@ -20,7 +19,7 @@ pub(crate) fn decode_packet_key(key: &[u8]) -> Result<(u64, u16), DecodeError> {
 
 /// Reads the bytes of a key of `sessions`.
 pub(crate) fn decode_session_key(key: &[u8]) -> Result<SessionKey, DecodeError> {
-    Reader { rest: key }.u64().map(SessionKey)
+    Reader::new(key).u64().map(SessionKey)
 }
 
 /// Splits a key of `inflight` and `inbound`.
@@ -53,7 +52,7 @@ pub(crate) fn subscription_key(session: u64, filter: &Text) -> Vec<u8> {
 
 /// Reads a key of `subscriptions`.
 pub(crate) fn split_subscription_key(key: &[u8]) -> Result<(u64, Text), DecodeError> {
-    let mut r = Reader { rest: key };
+    let mut r = Reader::new(key);
     let session = r.array().map(u64::from_be_bytes)?;
-    Ok((session, decode_text(r.rest)?))
+    Ok((session, decode_text(r.rest())?))
 }

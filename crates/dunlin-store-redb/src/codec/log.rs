@@ -3,100 +3,11 @@
 use std::sync::Arc;
 
 use dunlin_base::{Instant, Message};
-use dunlin_store::{SessionKey, Target};
-
-use super::message::{decode_message, encode_message, message_head};
-use super::{DecodeError, RETAIN, Reader, decode_qos, put_blob, put_text};
-
-/// 2 has, for its targets, attempts that failed and priorities; without them,
-/// `log` and `marks` are written as version 1.
-const TARGETS_VERSION: u8 = 3;
-const TARGETS_VERSION_2: u8 = 2;
-const TARGETS_VERSION_PLAIN: u8 = 1;
-
-const IDENTIFIERS: u8 = 1 << 3;
-const SHARED: u8 = 1 << 4;
-const FAILED: u8 = 1 << 5;
-const LEVEL: u8 = 1 << 6;
-/// Further flags of a target follow.
-const MORE: u8 = 1 << 7;
-
-const NOT_BEFORE: u8 = 1 << 0;
-const ADDED: u8 = 1 << 1;
-
-/// Appends one target.
-pub(super) fn encode_target(target: &Target, out: &mut Vec<u8>) {
-    let mut flags = target.qos as u8;
-    if target.retain {
-        flags |= RETAIN;
-    }
-    if !target.identifiers.is_empty() {
-        flags |= IDENTIFIERS;
-    }
-    if target.shared.is_some() {
-        flags |= SHARED;
-    }
-    if target.failed > 0 {
-        flags |= FAILED;
-    }
-    if target.priority.is_some() {
-        flags |= LEVEL;
-    }
-    let more = more_of(target);
-    if more != 0 {
-        flags |= MORE;
-    }
-    out.extend_from_slice(&target.session.0.to_le_bytes());
-    out.push(flags);
-    if !target.identifiers.is_empty() {
-        let count = u32::try_from(target.identifiers.len()).unwrap_or(u32::MAX);
-        out.extend_from_slice(&count.to_le_bytes());
-        for identifier in &target.identifiers {
-            out.extend_from_slice(&identifier.to_le_bytes());
-        }
-    }
-    if let Some(shared) = &target.shared {
-        put_text(out, shared);
-    }
-    if target.failed > 0 {
-        out.extend_from_slice(&target.failed.to_le_bytes());
-    }
-    out.extend(target.priority);
-    if more != 0 {
-        out.push(more);
-    }
-    if let Some(at) = target.not_before {
-        out.extend_from_slice(&at.as_micros().to_le_bytes());
-    }
-    if let Some(added) = &target.added {
-        put_blob(out, added);
-    }
-}
-
-/// The further flags of a target.
-fn more_of(target: &Target) -> u8 {
-    let not_before = target.not_before.map_or(0, |_| NOT_BEFORE);
-    not_before | target.added.as_ref().map_or(0, |_| ADDED)
-}
-
-/// The version in which these targets are written.
-fn targets_version<'a>(targets: impl Iterator<Item = &'a Target>) -> u8 {
-    let versions = targets.map(|target| match more_of(target) {
-        0 if target.failed == 0 && target.priority.is_none() => TARGETS_VERSION_PLAIN,
-        0 => TARGETS_VERSION_2,
-        _ => TARGETS_VERSION,
-    });
-    versions.max().unwrap_or(TARGETS_VERSION_PLAIN)
-}
-
-/// Reads the version of a value of `log` or `marks`. A target of an earlier version
-/// has none of the flags of a later one.
-fn read_targets_version(r: &mut Reader<'_>) -> Result<(), DecodeError> {
-    match r.u8()? {
-        TARGETS_VERSION_PLAIN..=TARGETS_VERSION => Ok(()),
-        _ => Err(DecodeError::Version),
-    }
-}
+use dunlin_store::Target;
+use dunlin_store::codec::{
+    DecodeError, Reader, decode_message, encode_message, encode_target, message_head, read_target,
+    read_targets_version, targets_version,
+};
 
 /// Appends a value of `marks`: acknowledged, or one target more.
 pub(crate) fn encode_mark(target: Option<&Target>, out: &mut Vec<u8>) {
@@ -108,43 +19,12 @@ pub(crate) fn encode_mark(target: Option<&Target>, out: &mut Vec<u8>) {
 
 /// Reads a value of `marks`.
 pub(crate) fn decode_mark(bytes: &[u8]) -> Result<Option<Target>, DecodeError> {
-    let mut r = Reader { rest: bytes };
+    let mut r = Reader::new(bytes);
     read_targets_version(&mut r)?;
-    match r.rest {
+    match r.rest() {
         [] => Ok(None),
         _ => read_target(&mut r).map(Some),
     }
-}
-
-fn read_target(r: &mut Reader<'_>) -> Result<Target, DecodeError> {
-    let session = SessionKey(r.u64()?);
-    let flags = r.u8()?;
-    let mut target = Target {
-        retain: flags & RETAIN != 0,
-        ..Target::new(session, decode_qos(flags)?)
-    };
-    if flags & IDENTIFIERS != 0 {
-        for _ in 0..r.u32()? {
-            target.identifiers.push(r.u32()?);
-        }
-    }
-    if flags & SHARED != 0 {
-        target.shared = Some(r.text()?);
-    }
-    if flags & FAILED != 0 {
-        target.failed = r.array().map(u16::from_le_bytes)?;
-    }
-    if flags & LEVEL != 0 {
-        target.priority = Some(r.u8()?);
-    }
-    let more = if flags & MORE != 0 { r.u8()? } else { 0 };
-    if more & NOT_BEFORE != 0 {
-        target.not_before = Some(Instant::from_micros(r.u64()?));
-    }
-    if more & ADDED != 0 {
-        target.added = Some(r.blob()?.into());
-    }
-    Ok(target)
 }
 
 /// Appends a value of `log`.
@@ -169,7 +49,7 @@ pub(crate) struct LogHead {
 
 /// Reads all but the message itself.
 pub(crate) fn decode_log_head(bytes: &[u8]) -> Result<LogHead, DecodeError> {
-    let mut r = Reader { rest: bytes };
+    let mut r = Reader::new(bytes);
     read_targets_version(&mut r)?;
     let cost = r.u32()? as usize;
     let mut targets = Vec::new();
@@ -186,11 +66,11 @@ pub(crate) fn decode_log_head(bytes: &[u8]) -> Result<LogHead, DecodeError> {
 
 /// Reads the message of a value of `log`.
 pub(crate) fn decode_log_message(bytes: &[u8]) -> Result<Arc<Message>, DecodeError> {
-    let mut r = Reader { rest: bytes };
+    let mut r = Reader::new(bytes);
     read_targets_version(&mut r)?;
     r.u32()?;
     for _ in 0..r.u32()? {
         read_target(&mut r)?;
     }
-    decode_message(r.rest).map(Arc::new)
+    decode_message(r.rest()).map(Arc::new)
 }

@@ -1,119 +1,11 @@
-//! What a session has: its record, subscriptions, packet identifiers.
+//! What a session has: subscriptions, packet identifiers.
 
-use dunlin_base::{Instant, Text};
-use dunlin_store::{InflightState, Seq, SessionRecord, StoredWill};
+use dunlin_store::codec::{DecodeError, Reader};
+use dunlin_store::{InflightState, Seq};
 
-use super::message::{decode_message, encode_message};
-use super::{DecodeError, Reader, put_blob, put_text};
-
-/// 1 had no owner. 3 has options; a record without them is written as version 2.
-const SESSION_VERSION: u8 = 3;
-const SESSION_VERSION_PLAIN: u8 = 2;
 const SUBSCRIPTION_VERSION: u8 = 1;
 const INFLIGHT_VERSION: u8 = 1;
 const INBOUND_VERSION: u8 = 1;
-
-const DISCONNECTED: u8 = 1 << 0;
-const WILL: u8 = 1 << 1;
-const USER_NAME: u8 = 1 << 2;
-const WILL_EXPIRY: u8 = 1 << 3;
-const OWNER: u8 = 1 << 4;
-const OPTIONS: u8 = 1 << 5;
-
-/// Appends a session record.
-pub(crate) fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
-    let mut flags = 0;
-    if record.disconnected_at.is_some() {
-        flags |= DISCONNECTED;
-    }
-    if record.user_name.is_some() {
-        flags |= USER_NAME;
-    }
-    if !record.owner.is_empty() {
-        flags |= OWNER;
-    }
-    let version = match record.options.is_empty() {
-        true => SESSION_VERSION_PLAIN,
-        false => SESSION_VERSION,
-    };
-    if !record.options.is_empty() {
-        flags |= OPTIONS;
-    }
-    if let Some(will) = &record.will {
-        flags |= WILL;
-        if will.message_expiry_secs.is_some() {
-            flags |= WILL_EXPIRY;
-        }
-    }
-    out.extend_from_slice(&[version, record.version, flags]);
-    out.extend_from_slice(&record.expiry_interval_secs.to_le_bytes());
-    let at = record.disconnected_at.map_or(0, Instant::as_micros);
-    out.extend_from_slice(&at.to_le_bytes());
-    put_text(out, &record.client_id);
-    if let Some(name) = &record.user_name {
-        put_text(out, name);
-    }
-    if !record.owner.is_empty() {
-        put_text(out, &record.owner);
-    }
-    if !record.options.is_empty() {
-        put_blob(out, &record.options);
-    }
-    if let Some(will) = &record.will {
-        out.extend_from_slice(&will.delay_secs.to_le_bytes());
-        let expiry = will.message_expiry_secs.unwrap_or(0);
-        out.extend_from_slice(&expiry.to_le_bytes());
-        encode_message(&will.message, out);
-    }
-}
-
-/// Reads a session record.
-pub(crate) fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> {
-    let mut r = Reader { rest: bytes };
-    if !(1..=SESSION_VERSION).contains(&r.u8()?) {
-        return Err(DecodeError::Version);
-    }
-    let version = r.u8()?;
-    let flags = r.u8()?;
-    let expiry_interval_secs = r.u32()?;
-    let at = Instant::from_micros(r.u64()?);
-    let client_id = r.text()?;
-    let user_name = if flags & USER_NAME != 0 {
-        Some(r.text()?)
-    } else {
-        None
-    };
-    let owner = if flags & OWNER != 0 {
-        r.text()?
-    } else {
-        Text::new()
-    };
-    let options = match flags & OPTIONS {
-        0 => Box::default(),
-        _ => r.blob()?.into(),
-    };
-    let will = if flags & WILL != 0 {
-        let delay_secs = r.u32()?;
-        let expiry = r.u32()?;
-        Some(StoredWill {
-            message: decode_message(r.rest)?,
-            delay_secs,
-            message_expiry_secs: (flags & WILL_EXPIRY != 0).then_some(expiry),
-        })
-    } else {
-        None
-    };
-    Ok(SessionRecord {
-        client_id,
-        version,
-        expiry_interval_secs,
-        disconnected_at: (flags & DISCONNECTED != 0).then_some(at),
-        will,
-        user_name,
-        owner,
-        options,
-    })
-}
 
 /// Appends a value of `subscriptions`.
 pub(crate) fn encode_subscription(options: u8, identifier: Option<u32>, out: &mut Vec<u8>) {
@@ -124,7 +16,7 @@ pub(crate) fn encode_subscription(options: u8, identifier: Option<u32>, out: &mu
 
 /// Reads a value of `subscriptions`.
 pub(crate) fn decode_subscription(bytes: &[u8]) -> Result<(u8, Option<u32>), DecodeError> {
-    let mut r = Reader { rest: bytes };
+    let mut r = Reader::new(bytes);
     r.version(SUBSCRIPTION_VERSION)?;
     let (options, some, identifier) = (r.u8()?, r.u8()?, r.u32()?);
     Ok((options, (some != 0).then_some(identifier)))
@@ -142,7 +34,7 @@ pub(crate) fn encode_inflight(seq: Seq, state: InflightState, out: &mut Vec<u8>)
 
 /// Reads a value of `inflight`.
 pub(crate) fn decode_inflight(bytes: &[u8]) -> Result<(Seq, InflightState), DecodeError> {
-    let mut r = Reader { rest: bytes };
+    let mut r = Reader::new(bytes);
     r.version(INFLIGHT_VERSION)?;
     let seq = Seq(r.u64()?);
     let state = match r.u8()? {
@@ -160,5 +52,5 @@ pub(crate) fn encode_inbound(out: &mut Vec<u8>) {
 
 /// Reads a value of `inbound`.
 pub(crate) fn decode_inbound(bytes: &[u8]) -> Result<(), DecodeError> {
-    Reader { rest: bytes }.version(INBOUND_VERSION)
+    Reader::new(bytes).version(INBOUND_VERSION)
 }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use dunlin_base::{Encoded, Form, Instant, Message, MessageExtra, MessageProperties, QoS, Text};
 use dunlin_store::{InflightState, Seq, SessionKey, SessionRecord, StoredWill, Target};
 
-use super::log::encode_target;
 use super::*;
+use dunlin_store::codec::encode_target;
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()

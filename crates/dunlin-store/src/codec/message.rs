@@ -1,5 +1,7 @@
 //! A message: topic, payload, what goes with it.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use bytes::Bytes;
@@ -27,8 +29,8 @@ const CONTENT_TYPE: u8 = 1 << 2;
 const RESPONSE_TOPIC: u8 = 1 << 3;
 const CORRELATION: u8 = 1 << 4;
 
-/// Appends a message.
-pub(crate) fn encode_message(message: &Message, out: &mut Vec<u8>) {
+/// Appends a message; where it is kept back until is not part of it.
+pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
     let mut flags = message.qos as u8;
     if message.retain {
         flags |= RETAIN;
@@ -129,7 +131,10 @@ fn encode_properties(properties: &MessageProperties, out: &mut Vec<u8>) {
 }
 
 /// Reads a message that takes all of `bytes`.
-pub(crate) fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
     let mut r = Reader { rest: bytes };
     let (version, flags, expires) = message_head(&mut r)?;
     let topic = r.text()?;
@@ -144,7 +149,7 @@ pub(crate) fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
     };
     Ok(Message {
         topic,
-        payload: within.unwrap_or_else(|| Bytes::copy_from_slice(r.rest)),
+        payload: within.unwrap_or_else(|| Bytes::copy_from_slice(r.rest())),
         qos: decode_qos(flags)?,
         retain: flags & RETAIN != 0,
         expires,
@@ -154,7 +159,10 @@ pub(crate) fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
 }
 
 /// Version, flags and expiry.
-pub(super) fn message_head(r: &mut Reader<'_>) -> Result<(u8, u8, Option<Instant>), DecodeError> {
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn message_head(r: &mut Reader<'_>) -> Result<(u8, u8, Option<Instant>), DecodeError> {
     let version = r.u8()?;
     if !(MESSAGE_VERSION_PLAIN..=MESSAGE_VERSION).contains(&version) {
         return Err(DecodeError::Version);
