@@ -11,7 +11,8 @@
 #                    openapi-spec-validator
 #   target/interop   MQTT.js and rhea from npm
 #   target/interop-java  what interop/amqp/pom.xml names, from Maven
-#   target/peers     with --brokers only: mqttv5, a broker that speaks QUIC, from
+#   target/peers     nats-server 2.15, for the log of a partition, from the Go module
+#                    proxy where there is Go; with --brokers: mqttv5, a broker that speaks QUIC, from
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
 # With --lab only what the experiments of dunlin-lab compare and read captures
@@ -41,6 +42,8 @@ readonly RMQTTD_SECONDS_MAX=5400
 # Versions of the brokers that were tried.
 readonly MQTTV5=0.29.10
 readonly RMQTTD=0.24.0
+# Version of the server that the log of a partition was tried with.
+readonly NATS_SERVER=2.15.2
 
 skip() { printf 'setup: skipped: %s\n' "$*" >&2; }
 done_with() { printf 'setup: %s\n' "$*"; }
@@ -224,6 +227,26 @@ artemis() {
     fi
 }
 
+# Debian's is too old for the log of a partition.
+nats_server() {
+    local folder="${CARGO_TARGET_DIR:-target}/peers/bin" go
+    if [ "$("$folder/nats-server" --version 2>/dev/null)" = "nats-server: v$NATS_SERVER" ]; then
+        return
+    fi
+    if ! go="$(PATH="$PATH:/usr/local/go/bin" command -v go)"; then
+        skip "nats-server $NATS_SERVER: Go is not installed"
+        return
+    fi
+    mkdir -p "$folder"
+    if GOBIN="$(realpath "$folder")" timeout "$BUILD_SECONDS_MAX" \
+        "$go" install "github.com/nats-io/nats-server/v2@v$NATS_SERVER" \
+        >target/setup-nats.log 2>&1; then
+        done_with "installed nats-server $NATS_SERVER into $folder"
+    else
+        skip "nats-server $NATS_SERVER: see target/setup-nats.log"
+    fi
+}
+
 # Where a program of Cargo may be, the installed ones included.
 has_program() {
     command -v "$1" >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/$1" ] || [ -x "$peers/bin/$1" ]
@@ -269,6 +292,7 @@ esac
 python_environment
 node_packages
 java_packages
+nats_server
 if [ "${1:-}" = --brokers ]; then
     cargo_brokers "${2:-}"
 fi

@@ -150,6 +150,16 @@ impl Engine {
         verdicts
     }
 
+    /// Commits all of these batches in one transaction, or none of them, however little
+    /// room there is.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn write_all(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
+        let verdicts = vec![Ok(()); batches.len()];
+        self.try_group(batches, &verdicts)
+    }
+
     /// Makes everything committed survive a power cut.
     ///
     /// # Errors

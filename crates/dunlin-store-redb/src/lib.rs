@@ -41,6 +41,6 @@ pub use salvage::{read, repair};
 pub use snapshot::Snapshot;
 pub use store::{
     COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,
-    RESERVE_BYTES_DEFAULT, RedbStore, Snapshots, StoreConfig, SubmitError, Submitter,
+    RESERVE_BYTES_DEFAULT, RedbStore, Snapshots, StoreConfig, SubmitError, Submitter, open_engine,
 };
 pub use writer::WAITING_BYTES_MAX;

@@ -206,6 +206,17 @@ impl RedbStore {
     }
 }
 
+/// Opens a store in a file, creating it if there is none, without threads and for one
+/// caller. A damaged file is left as it is.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open_engine(path: &Path, config: EngineConfig) -> Result<(Engine, Recovered), OpenError> {
+    let lock = Arc::new(file::lock(path)?);
+    file::create(path)?;
+    Engine::open(FilePlace::new(path, 0, lock), config)
+}
+
 /// Puts what can be read in the place of a damaged file.
 fn mend(path: &Path) -> Result<(), OpenError> {
     let (report, kept) = salvage::repair_locked(path)?;

@@ -378,6 +378,9 @@ pub enum StoreError {
     /// The store was closed before it came to the request.
     #[error("the store is closed")]
     Closed,
+    /// This owner of the store acknowledges nothing any more; the text is for people.
+    #[error("the store is given up: {0}")]
+    GivenUp(Text),
 }
 
 #[cfg(test)]

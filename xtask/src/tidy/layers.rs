@@ -104,6 +104,11 @@ const TABLE: &[Layer] = &[
     layer(4, "dunlin-store-redb", &["dunlin-base", "dunlin-store"]),
     layer(
         4,
+        "dunlin-store-nats",
+        &["dunlin-base", "dunlin-store", "dunlin-store-redb"],
+    ),
+    layer(
+        4,
         "dunlin-sim",
         &[
             "dunlin-base",
@@ -209,6 +214,10 @@ const CONFINED: &[Confined] = &[
     Confined {
         name: "redb",
         to: &["dunlin-store-redb"],
+    },
+    Confined {
+        name: "async-nats",
+        to: &["dunlin-store-nats"],
     },
     Confined {
         name: "smoltcp",

@@ -1,0 +1,127 @@
+//! Why a store cannot be opened, and why its owner gave it up.
+
+use dunlin_base::Text;
+use dunlin_store::StoreError;
+
+use crate::chain::LogError;
+use crate::version::ServerVersion;
+
+/// Why a store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No server answers.
+    #[error("NATS cannot be reached: {0}")]
+    Connect(String),
+    /// The server is older than what was tested.
+    #[error("NATS {found} is too old: {} is needed", ServerVersion::LEAST)]
+    OldServer {
+        /// What it says that it is.
+        found: String,
+    },
+    /// The server has no JetStream.
+    #[error("the NATS server has no JetStream for this account")]
+    NoJetStream,
+    /// Messages of the size of a record are refused.
+    #[error(
+        "the NATS server takes messages of {found} bytes: max_payload must be {needed} at least"
+    )]
+    SmallPayload {
+        /// Its max_payload.
+        found: usize,
+        /// What is needed.
+        needed: usize,
+    },
+    /// A server acknowledges what is not on its disk yet.
+    #[error(
+        "the NATS server {server} acknowledges before it syncs: set `sync_interval: always` in \
+         its block `jetstream`, or accept that acknowledged messages are lost in a power cut"
+    )]
+    Unsynced {
+        /// Its name.
+        server: String,
+    },
+    /// Whether the servers sync cannot be found out.
+    #[error(
+        "whether the NATS servers sync before they acknowledge can only be asked in the system \
+         account: name a URL with a user of it, or accept that acknowledged messages may be \
+         lost in a power cut: {0}"
+    )]
+    SyncUnknown(String),
+    /// The stream is not as it has to be.
+    #[error("the stream {stream} cannot be used: {why}")]
+    Stream {
+        /// Its name.
+        stream: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The server refused or did not answer a question.
+    #[error("NATS: {0}")]
+    Server(String),
+    /// The log cannot be read to its end.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// A record passed its checksum and has operations that this release does not know.
+    #[error("record {number} cannot be read: {why}")]
+    Operations {
+        /// Its number.
+        number: u64,
+        /// Why.
+        why: dunlin_store::codec::DecodeError,
+    },
+    /// The copy cannot be opened or written.
+    #[error("the copy: {0}")]
+    Copy(#[from] dunlin_store_redb::OpenError),
+    /// The copy cannot be read or written.
+    #[error("the copy: {0}")]
+    CopyFailed(StoreError),
+    /// Another one took the partition over meanwhile.
+    #[error("the partition was taken over by another owner while it was opened")]
+    TakenOver,
+    /// The system has no thread left.
+    #[error("the store's thread cannot be started: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Why an owner acknowledges nothing any more. The store has to be opened again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GaveUp {
+    /// Another owner has the partition: the stream listens to its subject.
+    #[error("another owner took the partition over")]
+    TakenOver,
+    /// The stream was deleted.
+    #[error("the stream was deleted")]
+    StreamGone,
+    /// The server refused a record.
+    #[error("the server refused a record: {code}: {text}")]
+    Refused {
+        /// The error code of JetStream.
+        code: u64,
+        /// What it says.
+        text: String,
+    },
+    /// The server did not say what became of a record, for longer than the patience.
+    #[error("the server did not answer for {0} seconds")]
+    Silent(u64),
+    /// What the log holds cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The copy cannot be written.
+    #[error("the copy cannot be written: {0}")]
+    Copy(StoreError),
+}
+
+impl GaveUp {
+    /// As an answer to a request.
+    pub(crate) fn to_store_error(&self) -> StoreError {
+        match self {
+            Self::Refused { code, .. } if FULL.contains(code) => StoreError::DiskFull,
+            other => StoreError::GivenUp(Text::from(other.to_string())),
+        }
+    }
+}
+
+/// What JetStream answers when there is no room: resources, storage, a stream's limits.
+const FULL: [u64; 4] = [10_023, 10_028, 10_047, 10_077];

@@ -1,0 +1,43 @@
+//! The store of one partition as a log in NATS JetStream, with a copy on disk from
+//! which it reads.
+//!
+//! One stream a partition is its write-ahead log. What several submitters write in one
+//! window is one message of that stream, a *record*: with epoch, number and the hash of
+//! the record before, so that a reader sees a hole and a flipped bit. A batch is
+//! answered when the server has acknowledged its record and all before it.
+//!
+//! An owner takes a stream over by changing the one subject that it listens to, which
+//! carries the epoch: records of the former owner then find no stream. A claim is
+//! written behind what there is, read up to, and from there the owner serves. When it is
+//! uncertain what became of a record, the owner writes another claim and reads up to
+//! that before anything more is acknowledged.
+//!
+//! This crate knows requests and answers of `dunlin-store`; no protocol of clients, no
+//! broker. Nothing outside it names async-nats.
+#![doc = include_str!("../../../docs/book/src/cluster-log.md")]
+#![forbid(unsafe_code)]
+
+mod api;
+mod chain;
+mod copy;
+mod error;
+pub mod limits;
+mod live;
+mod log;
+mod position;
+mod reading;
+mod record;
+mod recover;
+mod server;
+mod settle;
+mod store;
+mod submit;
+mod version;
+
+pub use chain::LogError;
+pub use error::{GaveUp, OpenError};
+pub use record::{OVERHEAD_BYTES, RecordError, VERSION};
+pub use recover::NatsConfig;
+pub use store::NatsStore;
+pub use submit::Submitter;
+pub use version::ServerVersion;

@@ -1,0 +1,73 @@
+//! Limits of the log, of its owner, and of waiting.
+
+use core::time::Duration;
+
+/// Bytes of the body of one record: what a server with the usual `max_payload` of
+/// 1 MiB takes in any case. A batch with more goes in several, which count together.
+pub const RECORD_BYTES_MAX: usize = 512 * 1024;
+
+/// Records of one batch. A batch with more bytes than they hold is refused.
+pub const PARTS_MAX: usize = 128;
+
+/// Bytes of one batch.
+pub const BATCH_BYTES_MAX: usize = RECORD_BYTES_MAX * PARTS_MAX;
+
+/// Bytes from which on a record is sent without waiting for more.
+pub const GROUP_BYTES: usize = 128 * 1024;
+
+/// Operations from which on a record is sent without waiting for more.
+pub const GROUP_OPS: usize = 8192;
+
+/// How long a record waits for more, while others are on their way.
+pub const WINDOW: Duration = Duration::from_millis(1);
+
+/// Groups of batches that are sent and not acknowledged.
+pub const IN_FLIGHT_MAX: usize = 64;
+
+/// Bytes that are sent and not acknowledged, give or take a group.
+pub const IN_FLIGHT_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Requests that wait for the log; a submitter that meets the limit gets its request
+/// back.
+pub const QUEUE_MAX: usize = 4096;
+
+/// Bytes of messages that are submitted and not acknowledged, from which on more is
+/// refused.
+pub const WAITING_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Pieces of work that wait for the copy; the log waits for room.
+pub const COPY_QUEUE_MAX: usize = 64;
+
+/// How long an acknowledgement is waited for before the owner asks what became of the
+/// record.
+pub const ACK_WAIT: Duration = Duration::from_secs(5);
+
+/// How long an answer of the server to any question is waited for.
+pub const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// Between two questions, when a server has no answer yet.
+pub const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long the answers of all servers of a cluster are waited for.
+pub const SERVERS_WAIT: Duration = Duration::from_secs(1);
+
+/// Default of [`NatsConfig::patience`](crate::NatsConfig::patience).
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Records that one question to the log is answered with.
+pub const READ_RECORDS_MAX: usize = 256;
+
+/// Bytes that one question to the log is answered with, give or take a record.
+pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Default of [`NatsConfig::compact_bytes`](crate::NatsConfig::compact_bytes).
+pub const COMPACT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A log is made shorter when it has grown by so many times what was live in it.
+pub const COMPACT_FACTOR: u64 = 2;
+
+/// Bytes of live operations that go in one group, give or take one.
+pub const LIVE_BYTES: usize = 256 * 1024;
+
+/// Groups of live operations that wait to be sent.
+pub const LIVE_GROUPS_MAX: usize = 2;

@@ -1,0 +1,130 @@
+//! The store as a node uses it: opened once a partition, submitted to by the shard that
+//! serves it.
+
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+
+use dunlin_store::{Recovered, StoreDone};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::error::{GaveUp, OpenError};
+use crate::limits::QUEUE_MAX;
+use crate::log::Log;
+use crate::recover::{self, NatsConfig};
+use crate::submit::{Command, Submitter, Waiting};
+
+/// A partition that this process owns: its threads. Dropping it closes it.
+#[derive(Debug)]
+pub struct NatsStore {
+    commands: Sender<Command>,
+    thread: Option<JoinHandle<()>>,
+    waiting: Waiting,
+    gave_up: Arc<OnceLock<GaveUp>>,
+}
+
+impl NatsStore {
+    /// Takes the partition over and reads it: a former owner is refused from
+    /// there on. Waits for the server.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(config: NatsConfig) -> Result<(Self, Recovered), OpenError> {
+        let (commands, receiver) = channel(QUEUE_MAX);
+        let (opened, result) = std::sync::mpsc::sync_channel(1);
+        let gave_up = Arc::new(OnceLock::new());
+        let of_thread = Arc::clone(&gave_up);
+        let thread = thread::Builder::new()
+            .name("store-log".to_owned())
+            .spawn(move || run(&config, receiver, &opened, &of_thread))
+            .map_err(OpenError::Thread)?;
+        let gone = |_| OpenError::Server("the store's thread has ended".to_owned());
+        let recovered = result.recv().map_err(gone).flatten();
+        let store = Self {
+            commands,
+            thread: Some(thread),
+            waiting: Waiting::default(),
+            gave_up,
+        };
+        recovered.map(|recovered| (store, recovered))
+    }
+
+    /// A way to submit requests, whose answers go to `on_done`. It is called on the
+    /// store's threads, in the order of submission for writes, and must not block.
+    #[must_use]
+    pub fn submitter(&self, on_done: Box<dyn Fn(StoreDone) + Send + Sync>) -> Submitter {
+        Submitter {
+            commands: self.commands.clone(),
+            on_done: Arc::from(on_done),
+            waiting: self.waiting.clone(),
+        }
+    }
+
+    /// Why this owner acknowledges nothing any more; `None`: it does.
+    #[must_use]
+    pub fn gave_up(&self) -> Option<GaveUp> {
+        self.gave_up.get().cloned()
+    }
+
+    /// Carries out what was submitted and ends. The partition stays this owner's until
+    /// another takes it.
+    pub fn close(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        // An error means that it has ended.
+        let _ = self.commands.blocking_send(Command::Close);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for NatsStore {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+type Opened = std::sync::mpsc::SyncSender<Result<Recovered, OpenError>>;
+
+fn run(
+    config: &NatsConfig,
+    commands: Receiver<Command>,
+    opened: &Opened,
+    gave_up: &OnceLock<GaveUp>,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            // Without a receiver, nothing wants it.
+            let _ = opened.send(Err(OpenError::Thread(error)));
+            return;
+        }
+    };
+    runtime.block_on(async {
+        match begin(config, commands).await {
+            Ok((log, recovered)) => {
+                let _ = opened.send(Ok(recovered));
+                log.run(|cause| drop(gave_up.set(cause))).await;
+            }
+            Err(error) => drop(opened.send(Err(error))),
+        }
+    });
+}
+
+async fn begin(
+    config: &NatsConfig,
+    commands: Receiver<Command>,
+) -> Result<(Log, Recovered), OpenError> {
+    let (owned, recovered) = recover::open(config).await?;
+    let client = &owned.api.client;
+    let inbox = client.new_inbox();
+    let replies = client.subscribe(format!("{inbox}.*")).await;
+    let replies = replies.map_err(|error| OpenError::Server(error.to_string()))?;
+    let log = Log::new(owned, config, (inbox, replies), commands)?;
+    Ok((log, recovered))
+}

@@ -1,0 +1,8 @@
+//! The log against real servers of NATS. Without one, each test says so and passes.
+
+mod conformance;
+mod damage;
+mod opening;
+mod owners;
+mod silence;
+mod support;

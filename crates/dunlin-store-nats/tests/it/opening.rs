@@ -1,0 +1,153 @@
+//! What a server and a stream have to be.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+
+use dunlin_store::StoreDone;
+use dunlin_store_nats::{NatsConfig, NatsStore, OpenError};
+use serde_json::{Value, json};
+
+use crate::support::{Open, Server, Sync, enqueue, numbers};
+
+#[test]
+fn a_server_that_syncs_is_found_out() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (open, _) = Open::new(server.config("copy"));
+    open.commit(1..=3);
+}
+
+#[test]
+fn a_server_that_does_not_sync_is_refused() {
+    let Some(server) = Server::start(Sync::Default) else {
+        return;
+    };
+    let refused = NatsStore::open(server.config("copy")).expect_err("refused");
+    assert!(matches!(refused, OpenError::Unsynced { .. }), "{refused}");
+    let unknown = NatsConfig {
+        system_urls: Vec::new(),
+        ..server.config("copy")
+    };
+    let refused = NatsStore::open(unknown.clone()).expect_err("refused");
+    assert!(matches!(refused, OpenError::SyncUnknown(_)), "{refused}");
+    let accepted = NatsConfig {
+        unsynced_accepted: true,
+        ..unknown
+    };
+    Open::new(accepted).0.commit(1..=3);
+}
+
+/// A server that says what servers of former releases say.
+#[test]
+fn an_old_server_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let info = json!({
+            "server_id": "x", "version": "2.14.3", "headers": true, "jetstream": true,
+            "max_payload": 1_048_576, "proto": 1,
+        });
+        write!(stream, "INFO {info}\r\n").expect("sent");
+        let lines = BufReader::new(stream.try_clone().expect("a socket")).lines();
+        for line in lines.map_while(Result::ok) {
+            if line.starts_with("PING") && stream.write_all(b"PONG\r\n").is_err() {
+                break;
+            }
+        }
+    });
+    let dir = tempfile::tempdir().expect("a folder");
+    let config = NatsConfig::new(&format!("nats://{address}"), dir.path().join("copy"));
+    let refused = NatsStore::open(config).expect_err("refused");
+    assert!(matches!(refused, OpenError::OldServer { .. }), "{refused}");
+    server.join().expect("it ends with its client");
+}
+
+#[test]
+fn a_stream_that_forgets_is_refused() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let made = server.ask(
+        "$JS.API.STREAM.CREATE.dl-p-0",
+        &json!({
+            "name": "dl-p-0", "subjects": ["dl.p.0.1-0"], "storage": "file",
+            "retention": "limits", "max_age": 60_000_000_000_u64, "allow_direct": true,
+        }),
+    );
+    assert!(made["error"].is_null(), "{made}");
+    let refused = NatsStore::open(server.config("copy")).expect_err("refused");
+    assert!(matches!(refused, OpenError::Stream { .. }), "{refused}");
+}
+
+/// A batch of several records is one, and one that is too large leaves nothing.
+#[test]
+fn batches_larger_than_a_record() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (open, _) = Open::new(server.config("copy"));
+    let before = server.info()["state"]["last_seq"]
+        .as_u64()
+        .expect("a number");
+    open.submitter.submit(enqueue(1, 2_000_000)).expect("room");
+    assert_eq!(open.wait(), StoreDone::Committed { token: 1 });
+    let after = server.info()["state"]["last_seq"]
+        .as_u64()
+        .expect("a number");
+    assert_eq!(after - before, 4, "four records");
+    open.submitter.submit(enqueue(2, 65 << 20)).expect("room");
+    let refused = open.wait();
+    assert!(
+        matches!(refused, StoreDone::Failed { token: 2, .. }),
+        "{refused:?}"
+    );
+    open.commit([3]);
+    open.store.close();
+    let (_, recovered) = Open::new(server.config("another copy"));
+    assert_eq!(numbers(&recovered), [1, 3]);
+}
+
+/// The log does not grow with what is written, but with what is live.
+#[test]
+fn a_log_is_made_shorter() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let config = NatsConfig {
+        compact_bytes: 20_000,
+        ..server.config("copy")
+    };
+    let (open, _) = Open::new(config);
+    // Each replaces the one before.
+    for round in 0..300 {
+        for request in [enqueue(1, 1000), dequeue(1, round)] {
+            open.submitter.submit(request).expect("room");
+            assert!(matches!(open.wait(), StoreDone::Committed { .. }));
+        }
+    }
+    open.commit([2]);
+    let bytes = || server.info()["state"]["bytes"].as_u64().expect("a number");
+    let until = std::time::Instant::now() + crate::support::WAIT;
+    let mut counter = 2;
+    while bytes() > 100_000 {
+        assert!(std::time::Instant::now() < until, "{} bytes", bytes());
+        counter += 1;
+        open.commit([counter]);
+    }
+    open.store.close();
+    let (_, recovered) = Open::new(server.config("another copy"));
+    assert_eq!(numbers(&recovered), (2..=counter).collect::<Vec<_>>());
+    assert_ne!(server.info()["state"]["first_seq"], Value::from(1));
+}
+
+fn dequeue(counter: u64, round: u64) -> dunlin_store::Request {
+    dunlin_store::Request::Write(dunlin_store::Batch {
+        token: round,
+        ops: vec![dunlin_store::StoreOp::Dequeue {
+            seq: dunlin_store::Seq::new(counter, dunlin_base::ShardId(0)),
+            session: crate::support::SESSION,
+        }],
+    })
+}

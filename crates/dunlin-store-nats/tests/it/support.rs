@@ -1,0 +1,323 @@
+//! A server of NATS of its own, and an open store.
+
+use core::time::Duration;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use bytes::Bytes;
+use dunlin_base::{Message, QoS, ShardId, Text};
+use dunlin_store::{
+    Batch, Recovered, Request, Seq, SessionKey, SessionRecord, StoreDone, StoreOp, Target,
+};
+use dunlin_store_nats::{NatsConfig, NatsStore, Submitter};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How to have a server.
+const INSTALL: &str = "go install github.com/nats-io/nats-server/v2@v2.15.2";
+
+/// Longest that a server may take for anything.
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
+
+/// The program, if there is one that is new enough.
+pub(crate) fn program() -> Option<PathBuf> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
+        PathBuf::from,
+    );
+    let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
+    let places = [
+        named,
+        Some(target.join("peers/bin/nats-server")),
+        std::env::var_os("HOME").map(|home| Path::new(&home).join("go/bin/nats-server")),
+        Some(PathBuf::from("nats-server")),
+    ];
+    let found = places.into_iter().flatten().find(|program| {
+        let said = Command::new(program).arg("--version").output();
+        said.is_ok_and(|said| {
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            let version = said.split_once("v2.").map(|(_, rest)| rest);
+            let minor = version.and_then(|rest| rest.split('.').next());
+            minor.and_then(|m| m.parse::<u32>().ok()) >= Some(15)
+        })
+    });
+    if found.is_none() {
+        // Past what the harness keeps of tests that pass.
+        let mut out = std::io::stderr();
+        let skipped = "skipped: no nats-server 2.15 or later: scripts/setup-test.sh, or";
+        writeln!(out, "{skipped} {INSTALL}").expect("standard error");
+    }
+    found
+}
+
+/// What a server is started with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sync {
+    Always,
+    Default,
+}
+
+/// A running server.
+pub(crate) struct Server {
+    program: PathBuf,
+    pub(crate) dir: TempDir,
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// Starts one; `None`: there is no program.
+    pub(crate) fn start(sync: Sync) -> Option<Self> {
+        let program = program()?;
+        let dir = tempfile::tempdir().expect("a folder");
+        let interval = if sync == Sync::Always {
+            "sync_interval: always"
+        } else {
+            ""
+        };
+        let config = format!(
+            "jetstream {{ store_dir: \"{}\" \n {interval} }}\n\
+             accounts {{\n\
+             SYS {{ users: [{{ user: sys, password: s }}] }}\n\
+             DL {{ jetstream: enabled, users: [{{ user: dl, password: d }}] }}\n\
+             }}\nsystem_account: SYS\n",
+            dir.path().join("data").display()
+        );
+        std::fs::write(dir.path().join("nats.conf"), config).expect("a file");
+        let mut server = Self {
+            program,
+            dir,
+            port: 0,
+            process: None,
+        };
+        server.run();
+        Some(server)
+    }
+
+    /// Starts it, again on the port that it had.
+    pub(crate) fn run(&mut self) {
+        // A port that was free may be taken meanwhile: then another one.
+        for _ in 0..20 {
+            if self.port == 0 {
+                let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+                self.port = free.local_addr().expect("bound").port();
+            }
+            let log = std::fs::File::create(self.dir.path().join("log")).expect("a file");
+            let mut process = Command::new(&self.program)
+                .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-c"])
+                .arg(self.dir.path().join("nats.conf"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .expect("a process");
+            let until = Instant::now() + WAIT;
+            while process.try_wait().expect("a child").is_none() {
+                assert!(Instant::now() < until, "the server does not start");
+                if self.try_ask("$JS.API.INFO", &Value::Null).is_some() {
+                    self.process = Some(process);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            self.port = 0;
+        }
+        panic!("no server starts");
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("it runs");
+            process.wait().expect("it has ended");
+        }
+    }
+
+    /// Stops it where it is, or lets it go on.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.process.as_ref().expect("it runs").id().to_string();
+        let sent = Command::new("kill").args([name, &id]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    pub(crate) fn url(&self, who: &str) -> String {
+        format!("nats://{who}@127.0.0.1:{}", self.port)
+    }
+
+    /// A request in the account of the store, and its answer.
+    pub(crate) fn ask(&self, subject: &str, question: &Value) -> Value {
+        self.try_ask(subject, question).expect("an answer")
+    }
+
+    fn try_ask(&self, subject: &str, question: &Value) -> Option<Value> {
+        self.try_ask_bytes(subject, question.to_string().as_bytes())
+    }
+
+    /// As a client does that knows the subject.
+    pub(crate) fn publish(&self, subject: &str, body: &[u8]) -> Value {
+        self.try_ask_bytes(subject, body).expect("an answer")
+    }
+
+    fn try_ask_bytes(&self, subject: &str, body: &[u8]) -> Option<Value> {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(WAIT)).ok()?;
+        let mut writer = stream.try_clone().ok()?;
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let connect = json!({
+            "verbose": false, "user": "dl", "pass": "d", "headers": true, "no_responders": true,
+        });
+        let head = format!("CONNECT {connect}\r\nSUB answer 1\r\n");
+        writer.write_all(head.as_bytes()).ok()?;
+        let head = format!("PUB {subject} answer {}\r\n", body.len());
+        writer
+            .write_all(&[head.as_bytes(), body, b"\r\n"].concat())
+            .ok()?;
+        loop {
+            line.clear();
+            if reader.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let words: Vec<_> = line.split_whitespace().collect();
+            match words.as_slice() {
+                ["MSG", .., len] => {
+                    let mut body = vec![0; len.parse().ok()?];
+                    reader.read_exact(&mut body).ok()?;
+                    return serde_json::from_slice(&body).ok();
+                }
+                ["HMSG", ..] => return Some(json!({ "status": 503 })),
+                _ => {}
+            }
+        }
+    }
+
+    /// A file for a copy.
+    pub(crate) fn copy(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A store whose server is asked whether it syncs.
+    pub(crate) fn config(&self, copy: &str) -> NatsConfig {
+        NatsConfig {
+            system_urls: vec![self.url("sys:s")],
+            ..NatsConfig::new(&self.url("dl:d"), self.copy(copy))
+        }
+    }
+
+    pub(crate) fn info(&self) -> Value {
+        self.ask("$JS.API.STREAM.INFO.dl-p-0", &Value::Null)
+    }
+
+    /// What the stream has of one message.
+    pub(crate) fn message(&self, seq: u64) -> Value {
+        let got = self.ask("$JS.API.STREAM.MSG.GET.dl-p-0", &json!({ "seq": seq }));
+        got["message"].clone()
+    }
+
+    /// Ends the server, alters the files of its streams, and starts it again.
+    pub(crate) fn alter(&mut self, find: &[u8], alter: impl Fn(&mut [u8])) {
+        self.kill();
+        let mut altered = 0;
+        let mut folders = vec![self.dir.path().join("data")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let mut bytes = std::fs::read(&path).expect("a file");
+                let at = bytes.windows(find.len()).position(|part| part == find);
+                if let Some(at) = at {
+                    alter(&mut bytes[at..]);
+                    std::fs::write(&path, bytes).expect("a file");
+                    altered += 1;
+                }
+            }
+        }
+        assert_eq!(altered, 1, "it is in one file");
+        self.run();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A store and its answers.
+pub(crate) struct Open {
+    pub(crate) store: NatsStore,
+    pub(crate) submitter: Submitter,
+    pub(crate) answers: Receiver<StoreDone>,
+}
+
+impl Open {
+    pub(crate) fn new(config: NatsConfig) -> (Self, Recovered) {
+        let (store, recovered) = NatsStore::open(config).expect("opens");
+        let (answer, answers) = channel();
+        let submitter = store.submitter(Box::new(move |done| {
+            let _ = answer.send(done);
+        }));
+        let open = Self {
+            store,
+            submitter,
+            answers,
+        };
+        (open, recovered)
+    }
+
+    pub(crate) fn wait(&self) -> StoreDone {
+        self.answers.recv_timeout(WAIT).expect("an answer")
+    }
+
+    /// Writes message number `counter` and waits for what becomes of it.
+    pub(crate) fn write(&self, counter: u64) -> StoreDone {
+        self.submitter.submit(enqueue(counter, 300)).expect("room");
+        self.wait()
+    }
+
+    pub(crate) fn commit(&self, counters: impl IntoIterator<Item = u64>) {
+        for counter in counters {
+            let token = counter;
+            assert_eq!(self.write(counter), StoreDone::Committed { token });
+        }
+    }
+}
+
+pub(crate) const SESSION: SessionKey = SessionKey(1);
+
+/// A batch that queues message number `counter` for one session.
+pub(crate) fn enqueue(counter: u64, bytes: usize) -> Request {
+    let message = Message {
+        topic: Text::from(format!("topic-{counter}").as_str()),
+        payload: Bytes::from(vec![counter as u8; bytes]),
+        ..Message::default()
+    };
+    Request::Write(Batch {
+        token: counter,
+        ops: vec![
+            StoreOp::PutSession {
+                key: SESSION,
+                record: SessionRecord::default(),
+            },
+            StoreOp::Enqueue {
+                seq: Seq::new(counter, ShardId(0)),
+                message: message.into(),
+                targets: vec![Target::new(SESSION, QoS::AtLeastOnce)],
+            },
+        ],
+    })
+}
+
+/// The numbers of the messages that a store came back with.
+pub(crate) fn numbers(recovered: &Recovered) -> Vec<u64> {
+    let queue = recovered.sessions.first().map(|s| s.queue.as_slice());
+    let queue = queue.unwrap_or_default();
+    queue.iter().map(|queued| queued.seq().counter()).collect()
+}
