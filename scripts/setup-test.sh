@@ -3,7 +3,7 @@
 #
 #   Debian packages  mosquitto, mosquitto-clients, openssl, libssl-dev, python3-venv,
 #                    python3-dev, tshark, prometheus, for its promtool, and for the
-#                    sinks postgresql and nats-server, for the
+#                    sinks postgresql and nats-server, slapd, for the
 #                    microcontroller qemu-system-arm, gcc-arm-none-eabi and
 #                    musl-tools; for clients of AMQP a JDK, maven and
 #                    libqpid-proton-cpp12-dev (root)
@@ -87,6 +87,7 @@ test_packages() {
     command -v promtool >/dev/null || missing+=(prometheus)
     compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
     command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || missing+=(nats-server)
+    command -v slapd >/dev/null || [ -x /usr/sbin/slapd ] || missing+=(slapd)
     command -v qemu-system-arm >/dev/null || missing+=(qemu-system-arm)
     command -v arm-none-eabi-gcc >/dev/null ||
         missing+=(gcc-arm-none-eabi libnewlib-arm-none-eabi)
@@ -132,7 +133,7 @@ debian_packages() {
     fi
     # Where systemd runs, the policy holds until the next boot only.
     local daemon
-    for daemon in mosquitto prometheus haproxy postgresql nats-server; do
+    for daemon in mosquitto prometheus haproxy postgresql nats-server slapd; do
         case " ${missing[*]} " in
         *" $daemon "*)
             if [ -d /run/systemd/system ]; then

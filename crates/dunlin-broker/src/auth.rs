@@ -291,6 +291,8 @@ pub enum By {
     Token,
     /// A server that is asked by HTTP.
     Http,
+    /// A directory that is asked by LDAP.
+    Ldap,
 }
 
 impl By {
@@ -301,6 +303,7 @@ impl By {
             Self::Certificate => "client certificate",
             Self::Token => "token",
             Self::Http => "http",
+            Self::Ldap => "ldap",
         }
     }
 }

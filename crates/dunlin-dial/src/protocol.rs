@@ -33,6 +33,7 @@ pub(crate) const SCHEMES: &[Scheme] = &[
     scheme("mqtts", Protocol::Mqtt, Transport::Tls, 8883),
     scheme("ws", Protocol::Mqtt, Transport::Ws, 8083),
     scheme("wss", Protocol::Mqtt, Transport::Wss, 8084),
+    scheme("unix", Protocol::Mqtt, Transport::Unix, 0),
     scheme("mqtt-quic", Protocol::Mqtt, Transport::Quic, 14567),
     scheme("tcp", Protocol::Mqtt, Transport::Tcp, 1883),
     scheme("ssl", Protocol::Mqtt, Transport::Tls, 8883),
@@ -43,6 +44,7 @@ pub(crate) const SCHEMES: &[Scheme] = &[
     scheme("amqps", Protocol::Amqp, Transport::Tls, 5671),
     scheme("amqp+ws", Protocol::Amqp, Transport::Ws, 8083),
     scheme("amqp+wss", Protocol::Amqp, Transport::Wss, 8084),
+    scheme("amqp+unix", Protocol::Amqp, Transport::Unix, 0),
 ];
 
 const fn scheme(
@@ -142,6 +144,7 @@ mod tests {
                 assert_ne!(protocol.default_port(transport), 0);
             }
             assert_ne!(protocol.auto_scheme(), "");
+            assert_ne!(protocol.scheme(Transport::Unix), "");
         }
     }
 

@@ -1,4 +1,5 @@
-//! Where a server is, as one line of text: `quic://user:pass@host:port/path`.
+//! Where a server is, as one line of text: `quic://user:pass@host:port/path`, or
+//! `unix:/path` for a socket of this machine.
 //! Knows no socket and resolves no name.
 
 use core::fmt;
@@ -20,13 +21,13 @@ pub enum UrlError {
     #[error("the URL is longer than 4,096 bytes")]
     TooLong,
     /// There is no `scheme://`.
-    #[error("the URL has no scheme; write for example quic://HOST or mqtt://HOST")]
+    #[error("the URL has no scheme; write for example quic://HOST, mqtt://HOST or unix:/PATH")]
     NoScheme,
-    /// The scheme is none of MQTT's (auto, quic, mqtt, mqtts, ws, wss) and none
+    /// The scheme is none of MQTT's (auto, quic, mqtt, mqtts, ws, wss, unix) and none
     /// of AMQP's (those that begin with `amqp`).
     #[error(
-        "unknown scheme {0:?}; known are auto, quic, mqtt, mqtts, ws and wss, and of AMQP \
-         amqp+auto, amqp+quic, amqp, amqps, amqp+ws and amqp+wss"
+        "unknown scheme {0:?}; known are auto, quic, mqtt, mqtts, ws, wss and unix, and of \
+         AMQP amqp+auto, amqp+quic, amqp, amqps, amqp+ws, amqp+wss and amqp+unix"
     )]
     UnknownScheme(String),
     /// The scheme is of another protocol than the one that is wanted.
@@ -55,6 +56,9 @@ pub enum UrlError {
     /// not UTF-8.
     #[error("the URL contains a wrong percent-encoding")]
     BadEscape,
+    /// The URL of a Unix socket has no path, or has a host.
+    #[error("a Unix socket is unix:/PATH or unix://[USER:PASSWORD@]/PATH")]
+    BadSocket,
     /// A path, query or fragment on a transport that has none.
     #[error("only ws and wss URLs have a path; {0:?} is left over")]
     UnexpectedPath(String),
@@ -87,15 +91,48 @@ pub struct Url {
 }
 
 impl Url {
-    /// The same at another host, whose name or address is without brackets, and port.
+    /// The same at another host, whose name or address is without brackets, and port; of
+    /// a Unix socket, over TCP.
     #[must_use]
     pub fn at(&self, host: &str, port: u16) -> Self {
-        Self {
+        let mut other = Self {
             host: host.into(),
             port,
             default_port: false,
             ..self.clone()
+        };
+        if other.transport == Transport::Unix {
+            other.transport = Transport::Tcp;
+            other.path.clear();
         }
+        other
+    }
+
+    /// The Unix socket at a path.
+    ///
+    /// # Errors
+    /// The path is empty.
+    pub fn unix(protocol: Protocol, path: &str) -> Result<Self, UrlError> {
+        if path.is_empty() {
+            return Err(UrlError::BadSocket);
+        }
+        Ok(Self {
+            protocol,
+            transport: Transport::Unix,
+            auto: false,
+            host: Ipv6Addr::LOCALHOST.to_string(),
+            port: 0,
+            default_port: true,
+            path: path.into(),
+            user: None,
+            password: None,
+        })
+    }
+
+    /// The path of the Unix socket, if it is one.
+    #[must_use]
+    pub fn socket(&self) -> Option<&str> {
+        (self.transport == Transport::Unix).then_some(&*self.path)
     }
 
     /// What is spoken there.
@@ -151,7 +188,7 @@ impl Url {
         }
     }
 
-    /// Host name or address, without brackets.
+    /// Host name or address, without brackets; of a Unix socket, `::1`.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
@@ -166,7 +203,7 @@ impl Url {
         self.port
     }
 
-    /// WebSocket resource; empty for other transports.
+    /// WebSocket resource, or path of a Unix socket; empty for other transports.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
@@ -198,6 +235,9 @@ impl FromStr for Url {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong);
         }
+        if let Some((protocol, rest)) = unix_scheme(text) {
+            return parse_unix(protocol, rest);
+        }
         let (scheme, rest) = text.split_once("://").ok_or(UrlError::NoScheme)?;
         let known = SCHEMES
             .iter()
@@ -220,11 +260,7 @@ impl FromStr for Url {
             Some((user_info, host_port)) => (Some(user_info), host_port),
             None => (None, authority),
         };
-        let (user, password) = match user_info.map(|info| info.split_once(':').ok_or(info)) {
-            None => (None, None),
-            Some(Err(user)) => (Some(decode(user)?), None),
-            Some(Ok((user, password))) => (Some(decode(user)?), Some(decode(password)?)),
-        };
+        let (user, password) = credentials(user_info)?;
         let (host, port) = split_port(host_port)?;
         Ok(Self {
             protocol,
@@ -258,6 +294,9 @@ impl fmt::Display for Url {
                 false => write!(f, ":{}", self.port),
             };
         }
+        if let Some(path) = self.socket() {
+            return write!(f, "{}:{path}", self.scheme());
+        }
         write!(f, "{}://", self.scheme())?;
         if self.host.contains(':') {
             write!(f, "[{}]:{}{}", self.host, self.port, self.path)
@@ -271,6 +310,44 @@ impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Url({self})")
     }
+}
+
+/// User name and password before the `@`.
+fn credentials(info: Option<&str>) -> Result<(Option<String>, Option<String>), UrlError> {
+    Ok(match info.map(|info| info.split_once(':').ok_or(info)) {
+        None => (None, None),
+        Some(Err(user)) => (Some(decode(user)?), None),
+        Some(Ok((user, password))) => (Some(decode(user)?), Some(decode(password)?)),
+    })
+}
+
+/// What follows the scheme of a Unix socket.
+fn unix_scheme(text: &str) -> Option<(Protocol, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let mut known = SCHEMES.iter().filter(|it| it.transport == Transport::Unix);
+    let known = known.find(|it| it.name.eq_ignore_ascii_case(scheme))?;
+    Some((known.protocol, rest))
+}
+
+fn parse_unix(protocol: Protocol, rest: &str) -> Result<Url, UrlError> {
+    let (user_info, path) = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let at = rest.find('/').ok_or(UrlError::BadSocket)?;
+            let (authority, path) = rest.split_at(at);
+            let user_info = authority.strip_suffix('@');
+            if user_info.is_none() && !authority.is_empty() {
+                return Err(UrlError::BadSocket);
+            }
+            (user_info, path)
+        }
+        None => (None, rest),
+    };
+    let (user, password) = credentials(user_info)?;
+    Ok(Url {
+        user,
+        password,
+        ..Url::unix(protocol, &decode(path)?)?
+    })
 }
 
 fn split_port(host_port: &str) -> Result<(&str, Option<&str>), UrlError> {
@@ -375,6 +452,11 @@ mod tests {
             ("amqp+wss://h:443/x?y", "amqp+wss://h:443/x?y"),
             ("amqp+auto://h", "amqp+auto://h"),
             ("amqp+auto://h:7", "amqp+auto://h:7"),
+            ("unix:/run/m.sock", "unix:/run/m.sock"),
+            ("Unix:///run/m%20q.sock", "unix:/run/m q.sock"),
+            ("unix://u:p@/run/m.sock", "unix:/run/m.sock"),
+            ("unix:m.sock", "unix:m.sock"),
+            ("amqp+unix:/run/a.sock", "amqp+unix:/run/a.sock"),
         ];
         for (text, want) in cases {
             let url: Url = text.parse().expect(text);
@@ -405,7 +487,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "amqp+quic:// is a scheme of AMQP; those of MQTT are \
-             auto, quic, mqtt, mqtts, ws, wss"
+             auto, quic, mqtt, mqtts, ws, wss, unix"
         );
         let url: Url = "ssl://h".parse().expect("a URL");
         let error = url.require(Protocol::Amqp).expect_err("not of AMQP");
@@ -422,6 +504,8 @@ mod tests {
             ("mqtt://u%3A:p%40%C3%A9@h", Some("u:"), Some("p@é")),
             ("mqtt://u:p:q@h", Some("u"), Some("p:q")),
             ("mqtt://u:p@q@h", Some("u"), Some("p@q")),
+            ("unix:/u:p@h", None, None),
+            ("unix://u:p%40@/h", Some("u"), Some("p@")),
         ];
         for (text, user, password) in cases {
             let url: Url = text.parse().expect(text);
@@ -437,6 +521,9 @@ mod tests {
             ("localhost:1883", UrlError::NoScheme),
             ("http://h", UrlError::UnknownScheme("http".into())),
             ("mqtt://", UrlError::NoHost),
+            ("unix:", UrlError::BadSocket),
+            ("unix://", UrlError::BadSocket),
+            ("unix://host/run/m.sock", UrlError::BadSocket),
             ("mqtt://:1883", UrlError::NoHost),
             ("mqtt://a b", UrlError::BadHost("a b".into())),
             ("mqtt://::1", UrlError::BadHost("::1".into())),

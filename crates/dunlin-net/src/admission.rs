@@ -39,7 +39,7 @@ pub(crate) enum Standing {
     Proved,
     /// It may be forged.
     Unproved,
-    /// It is that of a proxy, or of this process, and counts for nothing. That of a
+    /// It is that of a proxy, of this process or of a Unix socket, and counts for nothing. That of a
     /// proxy's client is counted when it is known: [`Admission::admit_address`].
     Proxy,
 }

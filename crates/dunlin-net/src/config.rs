@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::io;
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use aws_lc_rs::hkdf;
@@ -13,9 +14,10 @@ use dunlin_base::{ShardId, Text};
 use dunlin_quic::datagram::Datagram;
 
 use crate::proxy::Proxies;
+use crate::unix;
 use crate::{
     AddressTokens, ClientTls, Clock, LbConfig, NetError, NetLimits, NetShared, Qlog, QuicTuning,
-    ServerTls, SessionTickets, TicketRegister,
+    ServerTls, SessionTickets, TicketRegister, UnixSocket,
 };
 
 /// Application protocols, by preference.
@@ -181,6 +183,9 @@ pub struct ListenerConfig {
     pub origins: Origins,
     /// Proxies in front of it, except for QUIC. Default none.
     pub proxies: Option<Arc<Proxies>>,
+    /// The socket to accept from; for [`Transport::Unix`], which has no address. All
+    /// shards have the same.
+    pub unix: Option<Arc<UnixSocket>>,
 }
 
 /// Web pages that may open a WebSocket, by the `Origin` that browsers send with
@@ -234,6 +239,7 @@ impl ListenerConfig {
             ws_path: WS_PATH.into(),
             origins: Origins::default(),
             proxies: None,
+            unix: None,
         }
     }
 }
@@ -248,6 +254,13 @@ impl Connector {
     /// stream socket, one end of a pair as well.
     pub fn new(connect: impl Fn() -> io::Result<TcpStream> + Send + Sync + 'static) -> Self {
         Self(Arc::new(connect))
+    }
+
+    /// Connects to the Unix socket at a path. A server that has no room for another
+    /// connection refuses this one at once.
+    #[must_use]
+    pub fn unix(path: PathBuf) -> Self {
+        Self::new(move || unix::connect(&path))
     }
 
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
@@ -308,7 +321,8 @@ pub struct DialConfig {
     /// Address validation tokens of this server (QUIC); `None` (default): `tls`
     /// keeps them while it lives.
     pub tokens: Option<Arc<dyn AddressTokens>>,
-    /// Where sockets come from, other than from `addr`; not for QUIC. Default none.
+    /// Where sockets come from, other than from `addr`; not for QUIC. A Unix socket needs
+    /// one: [`Connector::unix`]. Default none.
     pub connector: Option<Connector>,
 }
 

@@ -33,6 +33,9 @@ pub enum NetError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A Unix socket cannot be connected to.
+    #[error("cannot connect to {0}")]
+    Unix(io::Error),
     /// An encrypted transport was asked for without TLS settings.
     #[error("{} needs TLS settings (certificate and key, or trusted roots)", .0.name())]
     TlsMissing(Transport),

@@ -86,6 +86,7 @@ mod tcp;
 mod tests;
 mod timers;
 mod tls;
+mod unix;
 mod waker;
 mod ws;
 
@@ -106,4 +107,5 @@ pub use limits::{NetLimits, RetryMode};
 pub use net::{ConnMut, DetachedConn, Held, Move, Net};
 pub use set::NetSet;
 pub use shared::NetShared;
+pub use unix::{UnixAccess, UnixSocket};
 pub use waker::Waker;

@@ -4,7 +4,7 @@
 
 use alloc::sync::Arc;
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::Text;
 
@@ -121,6 +121,8 @@ pub enum Transport {
     Ws,
     /// WebSocket over TLS.
     Wss,
+    /// A Unix socket: bytes between two processes of one machine.
+    Unix,
 }
 
 impl Transport {
@@ -133,6 +135,7 @@ impl Transport {
             Self::Tls => "tls",
             Self::Ws => "ws",
             Self::Wss => "wss",
+            Self::Unix => "unix",
         }
     }
 
@@ -235,7 +238,42 @@ impl CloseCause {
 /// mapped into IPv6: limits and logs must see one address for one peer.
 #[must_use]
 pub const fn plain_addr(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+    match unix_user(addr) {
+        Some(_) => addr,
+        None => SocketAddr::new(addr.ip().to_canonical(), addr.port()),
+    }
+}
+
+/// The address of a client of a Unix socket whose user has this number: `::1`, with the
+/// user as its zone and no port, which no client of a network has.
+#[must_use]
+pub const fn unix_addr(user: u32) -> SocketAddr {
+    SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, user))
+}
+
+/// The user in an address that [`unix_addr`] made.
+#[must_use]
+pub const fn unix_user(addr: SocketAddr) -> Option<u32> {
+    match addr {
+        SocketAddr::V6(v6) if v6.port() == 0 && v6.ip().is_loopback() => Some(v6.scope_id()),
+        _ => None,
+    }
+}
+
+/// An address for people: that of a client of a Unix socket is `unix:` and the number of
+/// its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownAddr(pub SocketAddr);
+
+impl fmt::Display for ShownAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match unix_user(self.0) {
+            // As the kernel says that it does not know.
+            Some(u32::MAX) => f.write_str("unix"),
+            Some(user) => write!(f, "unix:{user}"),
+            None => self.0.fmt(f),
+        }
+    }
 }
 
 impl fmt::Display for CloseCause {
@@ -254,7 +292,20 @@ impl fmt::Display for CloseCause {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString as _;
+
     use super::*;
+
+    #[test]
+    fn clients_of_unix_sockets_have_addresses_of_this_machine_with_their_user() {
+        let addr = unix_addr(1000);
+        assert_eq!(ShownAddr(addr).to_string(), "unix:1000");
+        assert_eq!(ShownAddr(unix_addr(u32::MAX)).to_string(), "unix");
+        assert_eq!((plain_addr(addr), addr.ip().is_loopback()), (addr, true));
+        let other: SocketAddr = "[::1]:7".parse().expect("an address");
+        assert_eq!((unix_user(addr), unix_user(other)), (Some(1000), None));
+        assert_eq!(ShownAddr(other).to_string(), "[::1]:7");
+    }
 
     #[test]
     fn connection_ids_carry_their_shard() {

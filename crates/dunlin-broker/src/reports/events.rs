@@ -7,6 +7,7 @@ use alloc::string::String;
 use core::fmt::Write as _;
 
 use dunlin_base::ConnId;
+use dunlin_base::transport::ShownAddr;
 
 use crate::config::SysEvent;
 use crate::io::{AccessKind, Event};
@@ -98,7 +99,7 @@ fn describe(json: &mut Json, event: &Event) {
             if let Some(topic) = &access.topic {
                 json.text("topic", topic);
             }
-            json.text("address", &format!("{}", access.peer.addr));
+            json.text("address", &format!("{}", ShownAddr(access.peer.addr)));
             json.text("transport", access.peer.transport.name());
         }
         Event::Subscribed {
@@ -121,7 +122,7 @@ fn describe_conn(json: &mut Json, own: &Owners, conn: ConnId) {
     if let Some(user) = session.and_then(|session| session.user.as_ref()) {
         json.text("user", user);
     }
-    json.text("address", &format!("{}", conn.peer.addr));
+    json.text("address", &format!("{}", ShownAddr(conn.peer.addr)));
     json.text("transport", conn.peer.transport.name());
     json.number("listener", u64::from(conn.peer.listener));
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, Instant};
-use dunlin_net::{ClientTls, DialConfig};
+use dunlin_net::{ClientTls, Connector, DialConfig};
 
 use crate::backoff::random_u64;
 use crate::context::Context;
@@ -366,7 +366,10 @@ impl<W: Watch> Link<W> {
         config.quic = options.network.tuning();
         config.local_addr = options.local_addr.map(|ip| SocketAddr::new(ip, 0));
         config.handshake_timeout = Some(options.connect_timeout);
-        config.connector.clone_from(&options.connector);
+        config.connector = match (&options.connector, url.socket()) {
+            (None, Some(path)) => Some(Connector::unix(path.into())),
+            (connector, _) => connector.clone(),
+        };
         self.early.configure(&mut config, early);
         config.protocols.clone_from(&options.protocols);
         url.path().clone_into(&mut config.ws_path);

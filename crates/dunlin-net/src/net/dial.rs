@@ -58,9 +58,15 @@ impl Net {
         let layers = layers::of_client(config, &origin.protocols, limits)?;
         let sock = match &config.connector {
             Some(connector) => connector.connect().and_then(tcp::given),
+            None if config.transport == Transport::Unix => {
+                return Err(NetError::Config("a Unix socket needs a connector"));
+            }
             None => tcp::connect(config.addr, config.local_addr),
         }
-        .map_err(fail)?;
+        .map_err(|source| match config.transport {
+            Transport::Unix => NetError::Unix(source),
+            _ => fail(source),
+        })?;
         self.conns
             .insert_stream(self.poll.registry(), |id| {
                 let new = NewStream {

@@ -3,12 +3,13 @@
 use dunlin_base::transport::Transport;
 
 /// Transports that connections are counted by.
-const TRANSPORTS: [Transport; 5] = [
+const TRANSPORTS: [Transport; 6] = [
     Transport::Quic,
     Transport::Tcp,
     Transport::Tls,
     Transport::Ws,
     Transport::Wss,
+    Transport::Unix,
 ];
 
 /// Connections by transport.

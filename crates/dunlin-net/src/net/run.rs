@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
-use dunlin_base::transport::{NetEvent, plain_addr};
+use dunlin_base::transport::{NetEvent, Transport, plain_addr};
 use mio::net::TcpStream;
 use mio::{Events, Poll};
 
@@ -180,6 +180,8 @@ impl Net {
                 tracing::debug!(%addr, "refused: that is no trusted proxy");
                 return;
             }
+            // Permissions of a file say who may come, and they have one address.
+            _ if listener.origin.transport == Transport::Unix => Standing::Proxy,
             // Who completes the handshake of TCP receives at its address.
             _ => Standing::Proved,
         };

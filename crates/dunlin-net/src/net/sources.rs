@@ -8,7 +8,6 @@ use std::sync::Arc;
 use dunlin_base::Instant;
 use dunlin_base::transport::Transport;
 use dunlin_quic::{CertName, Counters, QuicEndpoint, QuicTuning, ServerTls};
-use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 
 use super::env::Env;
@@ -16,6 +15,7 @@ use crate::port::{UdpPort, bind};
 use crate::proxy::Proxies;
 use crate::slots::SLOTS_MAX;
 use crate::stream::Origin;
+use crate::unix::Acceptor;
 use crate::{ListenerConfig, NetError, Origins, tcp};
 
 /// Listeners and UDP sockets of one loop at most.
@@ -38,10 +38,10 @@ enum Source {
     Gone,
 }
 
-/// A listener of TCP and what its connections will be.
+/// A listener of byte streams and what its connections will be.
 #[derive(Debug)]
 pub(super) struct Listener {
-    pub(super) socket: TcpListener,
+    pub(super) socket: Acceptor,
     pub(super) origin: Arc<Origin>,
     pub(super) tls: Option<(Arc<rustls::ServerConfig>, CertName)>,
     pub(super) ws_path: Arc<str>,
@@ -153,6 +153,11 @@ impl Sources {
         if transport.is_encrypted() && config.tls.is_none() {
             return Err(NetError::TlsMissing(transport));
         }
+        if (transport == Transport::Unix) != config.unix.is_some() {
+            return Err(NetError::Config(
+                "a Unix listener, and no other, has a socket",
+            ));
+        }
         match (transport, &config.tls) {
             (Transport::Quic, Some(tls)) => {
                 let tls = Arc::clone(tls);
@@ -167,8 +172,14 @@ impl Sources {
         config: ListenerConfig,
         registry: &Registry,
     ) -> io::Result<SocketAddr> {
-        let mut socket = tcp::listen(config.addr, config.reuse_port)?;
-        let addr = socket.local_addr()?;
+        let (mut socket, addr) = match config.unix {
+            Some(socket) => (Acceptor::unix(socket)?, config.addr),
+            None => {
+                let listener = tcp::listen(config.addr, config.reuse_port)?;
+                let addr = listener.local_addr()?;
+                (Acceptor::Tcp(listener), addr)
+            }
+        };
         registry.register(&mut socket, token(self.list.len()), Interest::READABLE)?;
         let mut listener = Listener {
             socket,

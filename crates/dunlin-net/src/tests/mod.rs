@@ -25,6 +25,8 @@ mod raw;
 mod repeat;
 mod strangers;
 mod tcp;
+#[cfg(unix)]
+mod unix;
 
 use core::net::SocketAddr;
 use core::time::Duration;

@@ -1,33 +1,27 @@
-//! A server that is asked by HTTP who a client is: threads that ask it, a bounded
-//! number of questions at a time, each for a bounded time.
+//! A server that is asked by HTTP who a client is.
 
 use core::time::Duration;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 use std::{fmt, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dunlin_base::Text;
-use dunlin_broker::auth::{AuthAnswer, AuthRequest, By, Grant};
+use dunlin_broker::auth::{AuthRequest, By, Grant};
 use dunlin_broker::is_bridge_name;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::asking::{self, Knows, Pool, Verdict};
 use super::rules::Given;
 use super::tokens::is_user;
 use super::web::{Manner, Web, WebError};
-use super::{Asked, Door, Job, Proof};
+use super::{Asked, Door};
 use crate::config::{AskedServer, Asking, WhenDown};
 
 /// Longest answer.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
-
-/// Most questions that wait for a thread; the next one is answered
-/// [`AuthAnswer::Busy`].
-pub(super) const QUEUE_MAX: usize = 1024;
 
 /// Longest value of the header `Authorization`.
 const AUTHORIZATION_BYTES_MAX: usize = 4096;
@@ -105,8 +99,23 @@ impl Server {
         })
     }
 
-    /// What it says of a client.
-    fn ask(&self, request: &AuthRequest) -> Result<Verdict, WebError> {
+    /// Threads that ask it.
+    pub(super) fn start(&self, door: &Door) -> io::Result<Pool<Box<Asked>>> {
+        let manner = asking::Manner {
+            key: "auth.http",
+            thread: "auth-http",
+            timeout: self.timeout,
+            connections: self.connections,
+            when_down: self.when_down,
+        };
+        asking::about_clients(manner, door, || self.clone())
+    }
+}
+
+impl Knows for Server {
+    type Error = WebError;
+
+    fn ask(&mut self, request: &AuthRequest) -> Result<Verdict, WebError> {
         let AuthRequest::Password {
             user,
             password,
@@ -139,14 +148,6 @@ impl Server {
             Some(body) => read(&body, user),
         }
     }
-}
-
-/// What a server says of a client.
-#[derive(Debug, PartialEq, Eq)]
-enum Verdict {
-    Allow(Box<Grant>),
-    Deny,
-    Ignore,
 }
 
 #[derive(Deserialize)]
@@ -207,104 +208,6 @@ fn read(body: &[u8], user: &Text) -> Result<Verdict, WebError> {
     match is_free {
         true => Ok(Verdict::Allow(Box::new(grant))),
         false => Err(wrong("`user` is the name of a bridge")),
-    }
-}
-
-/// A question, and when it began to wait.
-type Question = (Box<Asked>, Instant);
-
-/// Threads that ask the server. They end when this is dropped.
-pub(super) struct Pool {
-    questions: SyncSender<Question>,
-}
-
-impl Pool {
-    /// What they hear goes to the client, or through `door`.
-    pub(super) fn start(server: &Server, door: &Door) -> io::Result<Self> {
-        let (questions, queue) = sync_channel(QUEUE_MAX);
-        let queue = Arc::new(Mutex::new(queue));
-        for _ in 0..server.connections {
-            let (server, queue, door) = (server.clone(), Arc::clone(&queue), door.clone());
-            std::thread::Builder::new()
-                .name("auth-http".into())
-                .spawn(move || run(&server, &queue, &door))?;
-        }
-        Ok(Self { questions })
-    }
-
-    /// Asks; never waits.
-    pub(super) fn submit(&self, asked: Box<Asked>, now: Instant) {
-        let outcome = self.questions.try_send((asked, now));
-        if let Err(TrySendError::Full((asked, _)) | TrySendError::Disconnected((asked, _))) =
-            outcome
-        {
-            (asked.reply)(AuthAnswer::Busy);
-        }
-    }
-}
-
-fn run(server: &Server, queue: &Mutex<Receiver<Question>>, door: &Door) {
-    let mut log = Log::new("auth.http");
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((asked, since)) = next else {
-            return;
-        };
-        // A client that waited for so long has gone, and so would those behind it.
-        let verdict = match since.elapsed() > 2 * server.timeout {
-            true => Err(WebError::Answer("too many questions wait".into())),
-            false => server.ask(&asked.request),
-        };
-        if let Err(error) = &verdict {
-            log.note(error);
-        }
-        conclude(asked, verdict.ok(), server.when_down, door);
-    }
-}
-
-/// Gives a verdict to who waits for it; `None`: there is none.
-fn conclude(asked: Box<Asked>, verdict: Option<Verdict>, when_down: WhenDown, door: &Door) {
-    let (answer, right) = match (verdict, when_down) {
-        (Some(Verdict::Allow(grant)), _) => (AuthAnswer::Granted(grant), Some(true)),
-        (Some(Verdict::Deny), _) => (AuthAnswer::Refuse, Some(false)),
-        (None, WhenDown::Deny) => (AuthAnswer::Busy, None),
-        (Some(Verdict::Ignore), _) | (None, WhenDown::Next) => {
-            if let Err(Job::Ask(asked)) = door.try_send(Job::Ask(asked)) {
-                (asked.reply)(AuthAnswer::Busy);
-            }
-            return;
-        }
-    };
-    if let (Some(right), Some((user, address))) = (right, asked.login()) {
-        // Where the queue is full that is left out.
-        let _ = door.try_send(Job::Note(Proof {
-            user,
-            address,
-            right,
-        }));
-    }
-    (asked.reply)(answer);
-}
-
-/// Says that a server does not answer, once in a while.
-pub(super) struct Log {
-    /// Which server.
-    key: &'static str,
-    last: Option<Instant>,
-}
-
-impl Log {
-    pub(super) const fn new(key: &'static str) -> Self {
-        Self { key, last: None }
-    }
-
-    pub(super) fn note(&mut self, error: &WebError) {
-        const EVERY: Duration = Duration::from_secs(10);
-        if self.last.is_none_or(|last| last.elapsed() >= EVERY) {
-            self.last = Some(Instant::now());
-            let key = self.key;
-            tracing::warn!(%error, "the server of {key} does not answer as it should");
-        }
     }
 }
 

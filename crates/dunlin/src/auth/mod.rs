@@ -2,7 +2,9 @@
 //! servers, so that shards never wait for a hash, a signature or an answer. Knows the
 //! password file and the keys of tokens; knows no connection.
 
+mod asking;
 mod http;
+mod ldap;
 pub mod passwords;
 mod rules;
 mod throttle;
@@ -28,6 +30,7 @@ use dunlin_base::Text;
 use dunlin_broker::access::{Acl, AclError};
 use dunlin_broker::auth::{AuthAnswer, AuthRequest};
 use http::Server;
+pub(crate) use ldap::names as ldap_names;
 use passwords::{PasswordError, Passwords};
 use tokens::{Fetched, TokenError, Tokens};
 use worker::Worker;
@@ -35,6 +38,7 @@ use worker::Worker;
 use crate::config::{Auth, Step};
 
 pub use http::HttpError;
+pub use ldap::{LdapConfigError, LdapError};
 pub use throttle::Delays;
 pub use web::WebError;
 
@@ -107,6 +111,9 @@ pub enum AuthError {
     /// The server that is asked by HTTP who clients are.
     #[error("auth.http: {0}")]
     Http(HttpError),
+    /// The directory that is asked by LDAP who clients are.
+    #[error("auth.ldap: {0}")]
+    Ldap(#[from] LdapConfigError),
     /// The server that is asked about topics.
     #[error("auth.topics: {0}")]
     Topics(HttpError),
@@ -180,6 +187,7 @@ pub struct Credentials {
     passwords: Option<Passwords>,
     tokens: Option<Tokens>,
     server: Option<Server>,
+    directory: Option<ldap::Server>,
     topics: Option<topics::Server>,
     /// What is asked about a client, one after the other.
     order: Vec<Step>,
@@ -197,6 +205,7 @@ impl Credentials {
             tokens: config.jwt.as_ref().map(Tokens::load).transpose()?,
             server: (config.http.as_ref().map(Server::load).transpose())
                 .map_err(AuthError::Http)?,
+            directory: config.ldap.as_ref().map(ldap::Server::load).transpose()?,
             topics: (config.topics.as_ref().map(topics::Server::load).transpose())
                 .map_err(AuthError::Topics)?,
             order: config.steps().collect(),
@@ -217,6 +226,7 @@ impl Credentials {
     /// There is no thread, or no random key, to be had.
     pub fn start(self, delays: Delays) -> Result<Option<Authenticator>, AuthError> {
         let verifies = self.passwords.is_some() || self.tokens.is_some() || self.server.is_some();
+        let verifies = verifies || self.directory.is_some();
         if !verifies && self.topics.is_none() {
             return Ok(None);
         }

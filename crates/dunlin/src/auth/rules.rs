@@ -42,14 +42,14 @@ impl Given<'_> {
     }
 }
 
+/// Whether this is the name of a group.
+pub(super) fn is_group(name: &str) -> bool {
+    !name.trim().is_empty() && name.len() <= GROUP_BYTES_MAX && !name.contains(char::is_control)
+}
+
 /// Reads groups: a list of names, or one text with words.
 fn read_groups(value: &Value, text: &mut String) -> Option<()> {
-    let mut push = |name: &str| {
-        let is_name = !name.trim().is_empty()
-            && name.len() <= GROUP_BYTES_MAX
-            && !name.contains(char::is_control);
-        is_name.then(|| *text += &format!("group {name}\n"))
-    };
+    let mut push = |name: &str| is_group(name).then(|| *text += &format!("group {name}\n"));
     match value {
         Value::Array(names) => names.iter().try_for_each(|name| push(name.as_str()?)),
         Value::String(words) => words.split_ascii_whitespace().try_for_each(push),

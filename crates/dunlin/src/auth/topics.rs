@@ -1,10 +1,7 @@
-//! A server that is asked by HTTP whether clients may use topics: threads that ask it, a
-//! bounded number of questions at a time, each for a bounded time.
+//! A server that is asked by HTTP whether clients may use topics.
 
 use core::time::Duration;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 use std::{fmt, io};
 
 use dunlin_broker::access::Action;
@@ -13,6 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Reply;
+use super::asking::{self, Log, TOO_MANY, Threads};
 use super::http::{HttpError, web};
 use super::web::{Web, WebError};
 use crate::config::AskingTopics;
@@ -117,61 +115,49 @@ pub(super) fn ruling(request: &TopicRequest, said: Option<(bool, Duration)>) -> 
     }))
 }
 
-/// A question, who waits for the answer, and since when.
-type Question = (Box<TopicRequest>, Reply, Instant);
+/// A question, and who waits for the answer.
+type Question = (Box<TopicRequest>, Reply);
 
 /// Threads that ask the server. They end when this is dropped.
-pub(super) struct Pool {
-    questions: SyncSender<Question>,
-}
+pub(super) struct Pool(asking::Pool<Question>);
 
 impl Pool {
     pub(super) fn start(server: &Server) -> io::Result<Self> {
-        let (questions, queue) = sync_channel(QUEUE_MAX);
-        let queue = Arc::new(Mutex::new(queue));
-        for _ in 0..server.connections {
-            let (server, queue) = (server.clone(), Arc::clone(&queue));
-            std::thread::Builder::new()
-                .name("auth-topics".into())
-                .spawn(move || run(&server, &queue))?;
-        }
-        Ok(Self { questions })
+        let threads = Threads {
+            name: "auth-topics",
+            count: server.connections,
+            queue_max: QUEUE_MAX,
+            patience: 2 * server.timeout,
+        };
+        let started = asking::Pool::start(threads, || {
+            let server = server.clone();
+            let mut log = Log::new("auth.topics");
+            move |(request, reply): Question, is_late| {
+                let said = match is_late {
+                    true => Err(WebError::Answer(TOO_MANY.into())),
+                    false => server.ask(&request),
+                };
+                if let Err(error) = &said {
+                    log.note(error);
+                }
+                reply(ruling(&request, said.ok()));
+            }
+        });
+        started.map(Self)
     }
 
     /// Asks; never waits.
     pub(super) fn submit(&self, request: Box<TopicRequest>, reply: Reply) {
-        let outcome = self.questions.try_send((request, reply, Instant::now()));
-        if let Err(
-            TrySendError::Full((request, reply, _))
-            | TrySendError::Disconnected((request, reply, _)),
-        ) = outcome
-        {
+        if let Err((request, reply)) = self.0.submit((request, reply)) {
             reply(ruling(&request, None));
         }
-    }
-}
-
-fn run(server: &Server, queue: &Mutex<Receiver<Question>>) {
-    let mut log = super::http::Log::new("auth.topics");
-    loop {
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((request, reply, since)) = next else {
-            return;
-        };
-        let said = match since.elapsed() > 2 * server.timeout {
-            true => Err(WebError::Answer("too many questions wait".into())),
-            false => server.ask(&request),
-        };
-        if let Err(error) = &said {
-            log.note(error);
-        }
-        reply(ruling(&request, said.ok()));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::channel;
+    use std::time::Instant;
 
     use dunlin_base::Text;
 

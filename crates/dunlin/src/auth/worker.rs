@@ -14,7 +14,7 @@ use dunlin_broker::auth::{AuthAnswer, AuthRequest, By, Grant};
 use dunlin_broker::is_bridge_name;
 use subtle::ConstantTimeEq;
 
-use super::http::Pool;
+use super::asking::Pool;
 use super::passwords::Passwords;
 use super::throttle::Throttle;
 use super::tokens::{self, Fetched, Refused, Said, Tokens, is_like_token};
@@ -35,8 +35,9 @@ enum Outcome {
     Answer(AuthAnswer),
     /// It knows nothing of the client.
     Pass,
-    /// The server is to be asked.
+    /// The server is to be asked, or the directory.
     Server,
+    Directory,
     /// Keys may come that the token is signed with.
     Keys,
 }
@@ -74,7 +75,8 @@ pub(super) struct Worker {
     known: BTreeMap<Text, [u8; 32]>,
     throttle: Throttle,
     fetching: Option<Fetching>,
-    pool: Option<Pool>,
+    http: Option<Pool<Box<Asked>>>,
+    ldap: Option<Pool<Box<Asked>>>,
 }
 
 impl Worker {
@@ -97,10 +99,13 @@ impl Worker {
             })
         });
         let server = credentials.server.as_ref();
-        let pool = server.map(|server| Pool::start(server, door));
+        let http = server.map(|server| server.start(door));
+        let directory = credentials.directory.as_ref();
+        let ldap = directory.map(|directory| directory.start(door));
         Ok(Self {
             fetching: fetching.transpose().map_err(AuthError::Thread)?,
-            pool: pool.transpose().map_err(AuthError::Thread)?,
+            http: http.transpose().map_err(AuthError::Thread)?,
+            ldap: ldap.transpose().map_err(AuthError::Thread)?,
             credentials,
             key,
             known: BTreeMap::new(),
@@ -196,10 +201,8 @@ impl Worker {
             Outcome::Answer(answer) => (asked.reply)(answer),
             Outcome::Pass => (asked.reply)(AuthAnswer::Refuse),
             Outcome::Keys => self.wait(asked, now),
-            Outcome::Server => match &self.pool {
-                Some(pool) => pool.submit(asked, now),
-                None => (asked.reply)(AuthAnswer::Refuse),
-            },
+            Outcome::Server => submit(self.http.as_ref(), asked),
+            Outcome::Directory => submit(self.ldap.as_ref(), asked),
         }
     }
 
@@ -253,8 +256,9 @@ impl Worker {
                     self.password(login, has_later)
                 }
                 Step::Jwt => self.jwt(login),
-                Step::Http if self.pool.is_some() => Outcome::Server,
-                Step::Http => Outcome::Pass,
+                Step::Http if self.http.is_some() => Outcome::Server,
+                Step::Ldap if self.ldap.is_some() && !login.user.is_empty() => Outcome::Directory,
+                Step::Http | Step::Ldap => Outcome::Pass,
             };
             match outcome {
                 Outcome::Pass => {}
@@ -263,6 +267,7 @@ impl Worker {
                     return (Outcome::Answer(answer), at);
                 }
                 Outcome::Server => return (Outcome::Server, at + 1),
+                Outcome::Directory => return (Outcome::Directory, at + 1),
                 Outcome::Keys => return (Outcome::Keys, at),
             }
         }
@@ -370,6 +375,16 @@ impl Worker {
     }
 }
 
+/// Has a server asked; what does not fit into its queue is answered at once.
+fn submit(pool: Option<&Pool<Box<Asked>>>, asked: Box<Asked>) {
+    let Some(pool) = pool else {
+        return (asked.reply)(AuthAnswer::Refuse);
+    };
+    if let Err(asked) = pool.submit(asked) {
+        (asked.reply)(AuthAnswer::Busy);
+    }
+}
+
 /// A certificate decides on a client that sends nothing else. Before all other steps
 /// the shard itself looks at it.
 fn certificate(login: &Login<'_>) -> Outcome {
@@ -386,7 +401,7 @@ fn certificate(login: &Login<'_>) -> Outcome {
 fn has_later(steps: &[Step], at: usize, is_token: bool) -> bool {
     let mut later = steps.iter().skip(at + 1);
     later.any(|step| match step {
-        Step::Http => true,
+        Step::Http | Step::Ldap => true,
         Step::Jwt => is_token,
         Step::Certificate | Step::Password => false,
     })

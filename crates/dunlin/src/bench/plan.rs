@@ -11,7 +11,7 @@ use dunlin_base::Text;
 use dunlin_base::transport::Transport;
 use dunlin_dial::Protocol;
 use dunlin_mqtt_codec::{QoS, Version};
-use dunlin_net::{ClientTls, DialConfig, QuicTuning};
+use dunlin_net::{ClientTls, Connector, DialConfig, QuicTuning};
 
 use super::fleet::{Fleet, MOVING_MAX, Share};
 use super::places::Places;
@@ -63,7 +63,7 @@ pub struct Target {
     pub addr: SocketAddr,
     /// Name to verify.
     pub server_name: String,
-    /// WebSocket resource.
+    /// WebSocket resource, or path of a Unix socket.
     pub ws_path: String,
     /// Whom to trust.
     pub tls: Option<Arc<ClientTls>>,
@@ -87,6 +87,9 @@ impl Target {
             path => path,
         };
         ws_path.clone_into(&mut config.ws_path);
+        if self.transport == Transport::Unix {
+            config.connector = Some(Connector::unix(ws_path.into()));
+        }
         config
     }
 }

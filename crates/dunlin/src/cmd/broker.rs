@@ -87,6 +87,14 @@ impl Broker {
     }
 }
 
+/// The transport of what may be tried next, if there is a listener for it.
+const BY_PREFERENCE: [Transport; 4] = [
+    Transport::Quic,
+    Transport::Tls,
+    Transport::Tcp,
+    Transport::Unix,
+];
+
 /// What a person needs to know next.
 fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -99,7 +107,7 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
             out,
             "  listening  {:<6} {} ({})",
             name(bound.transport),
-            bound.addr,
+            bound,
             spoken(&config.listener, bound)
         )?;
     }
@@ -131,7 +139,7 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     }
     let trusting = |l: &Listener| {
         l.anonymous.unwrap_or(config.auth.anonymous) == Anonymous::Loopback
-            && l.transport != Kind::Quic
+            && !matches!(l.transport, Kind::Quic | Kind::Unix)
     };
     if config.listener.iter().any(trusting) {
         tracing::warn!(
@@ -139,12 +147,10 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
              everybody: say `anonymous = \"never\"` at such a listener"
         );
     }
-    let best = [Transport::Quic, Transport::Tls, Transport::Tcp]
-        .into_iter()
-        .find_map(|t| {
-            let mut bound = daemon.bound().iter();
-            bound.find(|b| b.transport == t && speaks(&config.listener, b, Protocol::Mqtt))
-        });
+    let best = BY_PREFERENCE.into_iter().find_map(|t| {
+        let mut bound = daemon.bound().iter();
+        bound.find(|b| b.transport == t && speaks(&config.listener, b, Protocol::Mqtt))
+    });
     if let Some(bound) = best {
         let sub = command(bound, daemon.development_ca(), "sub", "-t 'demo/#' -v");
         let publish = command(bound, daemon.development_ca(), "pub", "-t demo/hello -m hi");
@@ -178,6 +184,7 @@ fn name(transport: Transport) -> &'static str {
         Transport::Tls => "tls",
         Transport::Ws => "ws",
         Transport::Wss => "wss",
+        Transport::Unix => "unix",
         _ => "?",
     }
 }
@@ -196,10 +203,11 @@ fn command(bound: &Bound, ca: Option<&Path>, verb: &str, rest: &str) -> String {
         }
     };
     let scheme = dunlin_client::scheme(bound.transport);
-    let mut line = format!(
-        "{program} {verb} --url {scheme}://{host}:{}",
-        bound.addr.port()
-    );
+    let url = match bound.path.as_deref().map(std::path::absolute) {
+        Some(path) => format!("{scheme}:{}", path.unwrap_or_default().display()),
+        None => format!("{scheme}://{host}:{}", bound.addr.port()),
+    };
+    let mut line = format!("{program} {verb} --url {url}");
     if let Some(ca) = ca.filter(|_| bound.transport.is_encrypted()) {
         let ca = std::path::absolute(ca).unwrap_or_else(|_| ca.to_owned());
         line.push_str(&format!(" --ca {}", ca.display()));

@@ -117,11 +117,11 @@ pub enum WhenDown {
     Next,
 }
 
-const fn two_seconds() -> Span {
+pub(super) const fn two_seconds() -> Span {
     Span::secs(2)
 }
 
-const fn one_minute() -> Span {
+pub(super) const fn one_minute() -> Span {
     Span::secs(60)
 }
 
@@ -129,7 +129,7 @@ const fn ten_seconds() -> Span {
     Span::secs(10)
 }
 
-const fn eight() -> u32 {
+pub(super) const fn eight() -> u32 {
     8
 }
 
@@ -137,15 +137,24 @@ impl AskedServer<'_> {
     /// What is wrong with it, where these are the names of its keys.
     fn check(&self, [url, timeout, connections]: [&'static str; 3]) -> Result<(), Wrong> {
         web::check(self.url).map_err(|why| (url, why))?;
-        let (min, max) = TIMEOUT;
-        if !(min..=max).contains(&self.timeout) {
-            return Err((timeout, format!("{} to {}", Span(min), Span(max))));
-        }
-        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
-            return Err((connections, format!("1 to {CONNECTIONS_MAX}")));
-        }
-        Ok(())
+        check_bounds([timeout, connections], self.timeout, self.connections)
     }
+}
+
+/// What is wrong with how a server is asked, where these are the names of the keys.
+pub(super) fn check_bounds(
+    [timeout, connections]: [&'static str; 2],
+    time: Duration,
+    count: u32,
+) -> Result<(), Wrong> {
+    let (min, max) = TIMEOUT;
+    if !(min..=max).contains(&time) {
+        return Err((timeout, format!("{} to {}", Span(min), Span(max))));
+    }
+    if !(1..=CONNECTIONS_MAX).contains(&count) {
+        return Err((connections, format!("1 to {CONNECTIONS_MAX}")));
+    }
+    Ok(())
 }
 
 impl Asking {

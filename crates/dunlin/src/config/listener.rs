@@ -10,6 +10,7 @@ use dunlin_base::transport::Transport;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::error::Wrong;
+use super::mode::Mode;
 use super::path::Path;
 use super::qlog::Range;
 use super::tls::Name;
@@ -31,8 +32,12 @@ pub struct Listener {
     pub address: Option<Address>,
     /// What is in front of all topics of its clients; nothing when absent.
     pub mount: Option<String>,
-    /// Path of the WebSocket endpoint.
+    /// Path of the WebSocket endpoint, or of a Unix socket.
     pub path: Option<String>,
+    /// Permissions of a Unix socket; those of the broker's user and group when absent.
+    pub mode: Option<Mode>,
+    /// Group of a Unix socket; that of the broker when absent.
+    pub group: Option<String>,
     /// Who may connect without credentials; as `[auth]` says when absent.
     pub anonymous: Option<Anonymous>,
     /// Web pages that may connect; when absent all, but none that would need no
@@ -63,6 +68,8 @@ impl Listener {
             address: Some(Address::Any(transport.port())),
             mount: None,
             path: None,
+            mode: None,
+            group: None,
             anonymous: None,
             origins: None,
             proxy_protocol: None,
@@ -131,10 +138,11 @@ impl Listener {
         }
         let is_websocket = matches!(self.transport, Kind::Ws | Kind::Wss);
         match &self.path {
+            Some(_) if self.transport == Kind::Unix => {}
             Some(_) if !is_websocket => {
                 return Err((
                     "path",
-                    format!("a {name} listener has no path; only ws and wss do"),
+                    format!("a {name} listener has no path; only ws, wss and unix do"),
                 ));
             }
             Some(path) if !path.starts_with('/') => {
@@ -203,10 +211,12 @@ pub enum Kind {
     Ws,
     /// WebSocket over TLS.
     Wss,
+    /// A Unix socket, for clients on this machine.
+    Unix,
 }
 
 impl Kind {
-    /// All of them, in the order in which they listen by default.
+    /// Those of networks, in the order in which they listen by default.
     pub const ALL: [Self; 5] = [Self::Quic, Self::Tcp, Self::Tls, Self::Ws, Self::Wss];
 
     /// As written in the file.
@@ -218,10 +228,11 @@ impl Kind {
             Self::Tls => "tls",
             Self::Ws => "ws",
             Self::Wss => "wss",
+            Self::Unix => "unix",
         }
     }
 
-    /// The usual port.
+    /// The usual port; a Unix socket has none.
     #[must_use]
     pub const fn port(self) -> u16 {
         match self {
@@ -230,6 +241,7 @@ impl Kind {
             Self::Tls => 8883,
             Self::Ws => 8083,
             Self::Wss => 8084,
+            Self::Unix => 0,
         }
     }
 
@@ -239,7 +251,7 @@ impl Kind {
         match self {
             Self::Tcp => 5672,
             Self::Quic | Self::Tls => 5671,
-            Self::Ws | Self::Wss => self.port(),
+            Self::Ws | Self::Wss | Self::Unix => self.port(),
         }
     }
 
@@ -252,6 +264,7 @@ impl Kind {
             Self::Tls => Transport::Tls,
             Self::Ws => Transport::Ws,
             Self::Wss => Transport::Wss,
+            Self::Unix => Transport::Unix,
         }
     }
 }

@@ -12,8 +12,10 @@ pub mod http;
 mod jwt;
 mod keys;
 pub mod lb;
+mod ldap;
 pub mod limits;
 pub mod listener;
+pub mod mode;
 pub mod path;
 pub mod priority;
 pub mod proxies;
@@ -22,6 +24,7 @@ pub mod queues;
 pub mod quotas;
 pub mod redirect;
 pub mod sections;
+pub mod socket;
 pub mod tls;
 pub mod topics;
 pub mod transactions;
@@ -38,6 +41,8 @@ use early::EarlyData;
 pub use error::ConfigError;
 pub use jwt::{JWT_ALGORITHMS, Jwt, UserName};
 use keys::one_table;
+pub(crate) use ldap::Finding;
+pub use ldap::Ldap;
 use limits::Limits;
 use listener::{Anonymous, Kind, Listener};
 pub use sections::{Auth, ShardThreads, Step};
@@ -348,9 +353,10 @@ impl Config {
     pub fn auth_policy(&self, listener: &Listener) -> dunlin_broker::auth::AuthPolicy {
         use dunlin_broker::auth::Others;
         let steps: Vec<Step> = self.auth.steps().collect();
+        let knows = |step: &Step| matches!(step, Step::Jwt | Step::Ldap);
         let others = match steps.contains(&Step::Http) {
             true => Others::Always,
-            false if steps.contains(&Step::Jwt) => Others::Credentials,
+            false if steps.iter().any(knows) => Others::Credentials,
             false => Others::Never,
         };
         dunlin_broker::auth::AuthPolicy {
@@ -447,6 +453,7 @@ impl Config {
         for (index, listener) in self.listener.iter().enumerate() {
             let wrong = |key: &str, why| Err((format!("listener.{index}.{key}"), why));
             let checked = listener.check().and_then(|()| proxies::check(listener));
+            let checked = checked.and_then(|()| socket::check(listener));
             let checked = checked.and_then(|()| topics::check_mount(listener));
             if let Err((key, why)) = checked {
                 return wrong(key, why);
@@ -457,6 +464,13 @@ impl Config {
                 return wrong(&format!("quic.{key}"), why);
             }
             let address = listener.address();
+            if listener.transport == Kind::Unix {
+                let path = listener.path().to_owned();
+                if let Some(other) = seen.insert((false, path.clone()), index) {
+                    return wrong("path", format!("{path} is taken by listener {other}"));
+                }
+                continue;
+            }
             // Port 0 lets the system choose, a different one each time.
             let protocol = (listener.transport == Kind::Quic, address.to_string());
             if address.port() != 0

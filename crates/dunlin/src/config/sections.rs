@@ -15,6 +15,7 @@ use super::http::Http;
 use super::jwt::Jwt;
 use super::keys::one_table;
 use super::lb::Lb;
+use super::ldap::Ldap;
 use super::listener::Anonymous;
 use super::path::{Control as CongestionControl, Path, Retry};
 use super::units::{Size, Span};
@@ -239,6 +240,8 @@ pub struct Auth {
     pub jwt: Option<Jwt>,
     /// A server that is asked who clients are.
     pub http: Option<Asking>,
+    /// A directory that is asked who clients are.
+    pub ldap: Option<Ldap>,
     /// A server that is asked which topics clients may use.
     pub topics: Option<AskingTopics>,
     /// What decides on a client, one after the other.
@@ -260,8 +263,15 @@ impl Default for Auth {
             password_file: None,
             jwt: None,
             http: None,
+            ldap: None,
             topics: None,
-            order: vec![Step::Jwt, Step::Password, Step::Http, Step::Certificate],
+            order: vec![
+                Step::Jwt,
+                Step::Password,
+                Step::Http,
+                Step::Ldap,
+                Step::Certificate,
+            ],
             acl_file: None,
             session_of_other_user: OtherUser::default(),
             login_delay: Span::secs(1),
@@ -290,6 +300,7 @@ impl Auth {
         }
         self.jwt.as_ref().map_or(Ok(()), Jwt::check)?;
         self.http.as_ref().map_or(Ok(()), Asking::check)?;
+        self.ldap.as_ref().map_or(Ok(()), Ldap::check)?;
         self.topics.as_ref().map_or(Ok(()), AskingTopics::check)?;
         self.check_order()
     }
@@ -311,6 +322,11 @@ impl Auth {
                 self.http.is_some(),
                 "http is set, but `http` is not in it",
             ),
+            (
+                Step::Ldap,
+                self.ldap.is_some(),
+                "ldap is set, but `ldap` is not in it",
+            ),
         ] {
             if is_set && !self.order.contains(&step) {
                 return Err(("order", why.into()));
@@ -326,6 +342,7 @@ impl Auth {
             Step::Password => self.password_file.is_some(),
             Step::Jwt => self.jwt.is_some(),
             Step::Http => self.http.is_some(),
+            Step::Ldap => self.ldap.is_some(),
         };
         self.order.iter().copied().filter(is_there)
     }
@@ -343,6 +360,8 @@ pub enum Step {
     Jwt,
     /// A server that is asked.
     Http,
+    /// A directory that is asked.
+    Ldap,
 }
 
 /// What happens to a client whose identifier has a session of another user.

@@ -30,14 +30,14 @@ pub(super) fn check(url: &str) -> Result<(), String> {
 }
 
 /// The host in `host:port`, without the brackets of an IPv6 address.
-fn host(authority: &str) -> &str {
+pub(super) fn host(authority: &str) -> &str {
     match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),
     }
 }
 
-fn is_here(host: &str) -> bool {
+pub(super) fn is_here(host: &str) -> bool {
     let address = host.parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|it| it.to_canonical().is_loopback())
 }

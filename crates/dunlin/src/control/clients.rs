@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
+use dunlin_base::transport::ShownAddr;
 use dunlin_base::{ShardId, Text};
 use dunlin_broker::control::values as shard;
 use dunlin_net::{ConnStats, QuicStats};
@@ -172,7 +173,7 @@ fn describe(view: &shard::ClientView, stats: Option<&ConnStats>) -> Client {
         user: view.user.as_deref().map(text),
         connection: view.conn.map(|conn| conn.to_string()),
         // The address now, or else the one it came from.
-        address: address.map(|address| address.to_string()),
+        address: address.map(|address| ShownAddr(address).to_string()),
         transport: peer.map(|peer| text(peer.transport.name())),
         listener: peer.map(|peer| peer.listener),
         certificate: peer.and_then(|peer| peer.identity.as_deref()).map(text),

@@ -103,7 +103,7 @@ pub(super) fn listeners(plane: &Plane) -> Outcome {
         Some(Listening {
             listener: bound.listener,
             transport: bound.transport.name().to_owned(),
-            address: bound.addr.to_string(),
+            address: bound.to_string(),
             path: has_path.then(|| listener.path().to_owned()),
             protocols: protocols.collect(),
         })

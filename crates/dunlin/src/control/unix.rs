@@ -5,19 +5,25 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
-use std::fs::Permissions;
 use std::io::{self, BufWriter, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use dunlin_net::{UnixAccess, UnixSocket};
+
 use super::audit::Who;
 use super::plane::Plane;
 use super::values::{Code, Failure, Reply, Request, Role};
+
+/// Who may connect: the user that the broker runs as, and root.
+const ACCESS: UnixAccess = UnixAccess {
+    mode: 0o600,
+    group: None,
+};
 
 /// Connections at a time; a further one is answered that there are too many.
 const CONNECTIONS_MAX: usize = 32;
@@ -43,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The listening socket. Dropping it ends it, and the connections.
 #[derive(Debug)]
 pub(crate) struct Door {
-    path: PathBuf,
+    socket: Arc<UnixSocket>,
     desk: Arc<Desk>,
     thread: Option<JoinHandle<()>>,
 }
@@ -69,20 +75,18 @@ impl Door {
     /// # Errors
     /// What the system says: a path of more than about 100 bytes, or a broker that
     /// listens there, for two.
-    pub(crate) fn open(path: PathBuf, plane: Arc<Plane>) -> io::Result<Self> {
-        make_room(&path)?;
-        let listener = UnixListener::bind(&path)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    pub(crate) fn open(path: &Path, plane: Arc<Plane>) -> io::Result<Self> {
+        let socket = Arc::new(UnixSocket::bind(path, ACCESS)?);
         let desk = Arc::new(Desk {
             plane,
             stopping: AtomicBool::new(false),
             open: Mutex::default(),
         });
-        let shared = Arc::clone(&desk);
+        let (shared, listening) = (Arc::clone(&desk), Arc::clone(&socket));
         let thread = std::thread::Builder::new().name("control".into());
-        let thread = thread.spawn(move || accept(&listener, &shared))?;
+        let thread = thread.spawn(move || accept(listening.listener(), &shared))?;
         Ok(Self {
-            path,
+            socket,
             desk,
             thread: Some(thread),
         })
@@ -90,29 +94,15 @@ impl Door {
 
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.socket.path()
     }
-}
-
-/// Removes a socket on which no process listens.
-fn make_room(path: &Path) -> io::Result<()> {
-    let Ok(found) = std::fs::symlink_metadata(path) else {
-        return Ok(());
-    };
-    if !found.file_type().is_socket() {
-        return Err(io::Error::other("there is a file of this name"));
-    }
-    if UnixStream::connect(path).is_ok() {
-        return Err(io::Error::other("another broker listens there"));
-    }
-    std::fs::remove_file(path)
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
         self.desk.stopping.store(true, Ordering::Relaxed);
         // Wakes the thread.
-        let woken = UnixStream::connect(&self.path);
+        let woken = UnixStream::connect(self.socket.path());
         if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
             // It ends with its panic, if it had one.
             let _ = thread.join();
@@ -124,8 +114,6 @@ impl Drop for Door {
         for Open { thread, .. } in open {
             let _ = thread.join();
         }
-        // What cannot be removed is removed at the next start.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -15,7 +15,7 @@ impl super::Daemon {
         certificates::load(config, None, None)?;
         certificates::http(config)?;
         for (index, listener) in config.listener.iter().enumerate() {
-            super::listening::resolve(index, listener)?;
+            super::listening::check(index, listener)?;
         }
         Ok(())
     }

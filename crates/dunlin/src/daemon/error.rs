@@ -49,6 +49,17 @@ pub enum StartError {
         /// Why.
         source: dunlin_net::NetError,
     },
+    /// A Unix socket cannot be made: its path is too long, a file or another process has
+    /// it, there is no such group.
+    #[error("listener {index} cannot listen at {}: {source}", path.display())]
+    Socket {
+        /// Number of the listener in the file.
+        index: usize,
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// As [`StartError::Listen`], found by asking for the address alone.
     #[error("listener {index} cannot listen on {transport} {addr}: {source}")]
     Busy {

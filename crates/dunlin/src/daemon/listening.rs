@@ -1,18 +1,21 @@
 //! The sockets of the listeners: each address is bound on every shard.
 
+use core::fmt;
 use core::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
+use dunlin_base::transport::unix_addr;
 use dunlin_mqtt::flow;
-use dunlin_net::ListenerConfig;
+use dunlin_net::{ListenerConfig, UnixSocket};
 
 use super::certificates::LoadedTls;
 use super::{Parts, StartError};
 use crate::config::Config;
 use crate::config::listener::{Kind, Listener, Protocol};
-use crate::config::proxies;
+use crate::config::{proxies, socket};
 
 /// A place where the broker listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +25,20 @@ pub struct Bound {
     pub listener: usize,
     /// What it speaks.
     pub transport: Transport,
-    /// Where.
+    /// Where; of a Unix socket, one of this machine without a port.
     pub addr: SocketAddr,
+    /// The file of a Unix socket.
+    pub path: Option<PathBuf>,
+}
+
+/// Where it is, for people.
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => path.display().fmt(f),
+            None => self.addr.fmt(f),
+        }
+    }
 }
 
 /// Addresses of a listener.
@@ -36,6 +51,19 @@ pub(super) fn resolve(index: usize, listener: &Listener) -> Result<Vec<SocketAdd
     })
 }
 
+/// What can be known of a listener without listening.
+pub(super) fn check(index: usize, listener: &Listener) -> Result<(), StartError> {
+    if listener.transport != Kind::Unix {
+        return resolve(index, listener).map(drop);
+    }
+    let access = socket::access(listener);
+    access.map(drop).map_err(|source| StartError::Socket {
+        index,
+        path: listener.path().into(),
+        source,
+    })
+}
+
 /// Binds every listener on every shard.
 pub(super) fn listen(
     config: &Config,
@@ -44,6 +72,10 @@ pub(super) fn listen(
 ) -> Result<Vec<Bound>, StartError> {
     let mut bound = Vec::new();
     for (index, (listener, tls)) in config.listener.iter().zip(tls).enumerate() {
+        if listener.transport == Kind::Unix {
+            bound.push(listen_at_socket(index, listener, parts)?);
+            continue;
+        }
         for addr in resolve(index, listener)? {
             let mut settings = ListenerConfig::new(listener.transport.transport(), addr);
             settings.quic = config.quic_tuning(listener);
@@ -56,10 +88,47 @@ pub(super) fn listen(
                 listener: index,
                 transport: listener.transport.transport(),
                 addr,
+                path: None,
             });
         }
     }
     Ok(bound)
+}
+
+/// Binds a Unix socket, from which all shards accept.
+fn listen_at_socket(
+    index: usize,
+    listener: &Listener,
+    parts: &mut [Parts],
+) -> Result<Bound, StartError> {
+    let path = Path::new(listener.path());
+    let wrong = |source| StartError::Socket {
+        index,
+        path: path.to_owned(),
+        source,
+    };
+    let access = socket::access(listener).map_err(wrong)?;
+    let socket = Arc::new(UnixSocket::bind(path, access).map_err(wrong)?);
+    let addr = unix_addr(u32::MAX);
+    for part in parts {
+        let mut settings = ListenerConfig::new(Transport::Unix, addr);
+        settings.index = u16::try_from(index).unwrap_or(u16::MAX);
+        settings.protocols = protocols(listener);
+        settings.unix = Some(Arc::clone(&socket));
+        let listening = part.net.listen(settings);
+        listening.map_err(|source| StartError::Listen {
+            index,
+            transport: listener.transport.name(),
+            addr,
+            source,
+        })?;
+    }
+    Ok(Bound {
+        listener: index,
+        transport: Transport::Unix,
+        addr,
+        path: Some(path.to_owned()),
+    })
 }
 
 /// What is spoken: MQTT on QUIC with flow headers too, for clients that offer it.

@@ -277,7 +277,7 @@ impl Daemon {
     fn open_door(&mut self) -> Result<(), StartError> {
         #[cfg(unix)]
         if let Some(path) = self.config.control_path() {
-            match Door::open(path.clone(), Arc::clone(&self.plane)) {
+            match Door::open(&path, Arc::clone(&self.plane)) {
                 Ok(door) => self.door = Some(door),
                 Err(source) if self.config.control.socket.is_some() => {
                     return Err(StartError::Control { path, source });

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Instant as StdInstant;
 
 use bytes::Bytes;
-use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind};
+use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind, ShownAddr};
 use dunlin_base::{ConnId, ShardId, StreamId};
 use dunlin_broker::{Event, Holder, Input, Output, Shard};
 use dunlin_net::{Clock, Net, Qlog};
@@ -428,7 +428,7 @@ fn log(event: &Event) {
             let (user, topic) = (event.user.as_deref(), event.topic.as_deref());
             tracing::info!(
                 conn = %event.conn,
-                addr = %event.peer.addr,
+                addr = %ShownAddr(event.peer.addr),
                 transport = event.peer.transport.name(),
                 listener = event.peer.listener,
                 client_id = event.client_id.as_str(),

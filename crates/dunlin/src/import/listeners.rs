@@ -13,6 +13,8 @@ const PORT: u16 = 1883;
 pub(super) struct Listener {
     port: u16,
     host: Option<String>,
+    /// Path of a Unix socket.
+    socket: Option<String>,
     websockets: bool,
     cert: Option<String>,
     key: Option<String>,
@@ -99,24 +101,20 @@ impl Listener {
         let mut words = line.value.split_whitespace();
         let port = words.next().and_then(|word| word.parse().ok());
         let host = words.next().map(str::to_owned);
-        let dropped = match port {
-            Some(0) => {
-                import.leave(
-                    line,
-                    "Unix sockets: let its clients connect to a port on loopback",
-                );
-                true
-            }
-            None => {
-                import.leave(line, "the port is no number");
-                true
-            }
-            Some(_) => false,
+        let (host, socket, wrong) = match (port, host) {
+            (Some(0), Some(path)) => (None, Some(path), None),
+            (Some(0), None) => (None, None, Some("a Unix socket needs a path")),
+            (None, host) => (host, None, Some("the port is no number")),
+            (Some(_), host) => (host, None, None),
         };
+        if let Some(wrong) = wrong {
+            import.leave(line, wrong);
+        }
         Self {
             port: port.unwrap_or_default(),
             host,
-            dropped,
+            socket,
+            dropped: wrong.is_some(),
             ..Self::default()
         }
     }
@@ -180,6 +178,9 @@ impl Listener {
         if self.is_left_out() {
             return;
         }
+        if self.socket.is_some() {
+            return self.table("unix", 0, "", out);
+        }
         let has_tls = self.cert.is_some();
         let transport = match (self.websockets, has_tls) {
             (false, false) => "tcp",
@@ -206,7 +207,15 @@ impl Listener {
         line("[[listener]]".into());
         line(format!("transport = \"{transport}\""));
         line("protocols = [\"mqtt\"]".into());
-        line(format!("address = {}", quoted(&format!("{host}:{port}"))));
+        match &self.socket {
+            Some(path) => {
+                line(format!("path = {}", quoted(path)));
+                // mosquitto leaves the permissions to the umask, 0755 as a rule, with which
+                // its own user alone may connect.
+                line("#mode = \"0660\"".into());
+            }
+            None => line(format!("address = {}", quoted(&format!("{host}:{port}")))),
+        }
         if let Some(mount) = &self.mount {
             line(format!("mount = {}", quoted(mount)));
         }
@@ -215,6 +224,10 @@ impl Listener {
                 "anonymous = \"{}\"",
                 if anonymous { "always" } else { "never" }
             ));
+        }
+        if self.socket.is_some() {
+            out.push('\n');
+            return;
         }
         if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
             line(format!("tls.cert = {}", quoted(cert)));
@@ -242,6 +255,14 @@ impl Listener {
             ));
         }
         if self.is_left_out() {
+            return remarks;
+        }
+        if self.socket.is_some() {
+            if self.websockets || self.cert.is_some() {
+                remarks.push(format!(
+                    "{name}: plain MQTT at its Unix socket, without WebSocket or TLS"
+                ));
+            }
             return remarks;
         }
         if self.websockets {

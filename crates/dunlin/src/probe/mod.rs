@@ -19,7 +19,7 @@ use dunlin_base::Text;
 use dunlin_base::transport::Transport;
 use dunlin_dial::{Protocol, Url};
 use dunlin_mqtt_codec::Version;
-use dunlin_net::{ClientTls, DialConfig, QuicTuning};
+use dunlin_net::{ClientTls, Connector, DialConfig, QuicTuning};
 use serde_json::Value;
 
 pub use fault::Fault;
@@ -275,6 +275,7 @@ impl Probe {
             path => path,
         };
         path.clone_into(&mut config.ws_path);
+        config.connector = url.socket().map(|path| Connector::unix(path.into()));
         config
     }
 

@@ -20,6 +20,7 @@ mod hostile;
 mod http;
 mod identities;
 mod import;
+mod ldap;
 mod metrics;
 mod migration;
 mod pipelined;
@@ -40,7 +41,11 @@ mod support;
 mod sys;
 mod threads;
 mod tokens;
+#[cfg(unix)]
+mod topics;
 mod transports;
 mod tunnel;
+#[cfg(unix)]
+mod unix;
 mod web;
 mod wire;

@@ -300,6 +300,7 @@ fn fetching(ended: Option<Instant>) -> (Worker, Receiver<()>) {
         passwords: None,
         tokens: Some(fetched("http://127.0.0.1:1/", "")),
         server: None,
+        directory: None,
         order: vec![Step::Jwt],
     };
     let worker = Worker {
@@ -312,7 +313,8 @@ fn fetching(ended: Option<Instant>) -> (Worker, Receiver<()>) {
             ended,
             waiting: Vec::new(),
         }),
-        pool: None,
+        http: None,
+        ldap: None,
     };
     (worker, woken)
 }

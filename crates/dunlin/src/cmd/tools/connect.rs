@@ -16,6 +16,7 @@ use dunlin_client::{
     Builder, Publish, QoS, Runtime, RuntimeLimits, TicketFile, Transport, Url, Version, Will,
     default_port,
 };
+use dunlin_dial::Protocol;
 
 use super::network::Network;
 use super::properties::{Properties, parse_property};
@@ -47,12 +48,16 @@ pub(super) struct Connect {
     options: Option<PathBuf>,
     /// Where to connect, instead of -h and -p: auto:// (QUIC, or TLS where
     /// QUIC does not get through), quic://, mqtts://, mqtt://, wss:// or
-    /// ws://[USER:PASSWORD@]HOST[:PORT][/PATH].
+    /// ws://[USER:PASSWORD@]HOST[:PORT][/PATH], or unix:/PATH.
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// As --url, and the path is the topic: mqtt(s)://HOST[:PORT]/TOPIC.
+    /// As --url, and the path is the topic: mqtt(s)://HOST[:PORT]/TOPIC. The path of
+    /// unix:/PATH is the socket's.
     #[arg(short = 'L', value_name = "URL", conflicts_with = "url")]
     topic_url: Option<String>,
+    /// Connect to the Unix socket at this path, instead of -h and -p.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["url", "topic_url"])]
+    unix: Option<String>,
     /// Host to connect to.
     #[arg(short = 'h', long, default_value = "localhost")]
     host: String,
@@ -163,6 +168,7 @@ impl Connect {
             return Ok(None);
         };
         match split_topic(text).1 {
+            "" if self.parse_url()?.socket().is_some() => Ok(None),
             "" => bail!("the URL of -L ends in a topic: mqtt://HOST/TOPIC"),
             topic => Ok(Some(topic.to_owned())),
         }
@@ -306,6 +312,9 @@ impl Connect {
                 .parse()
                 .with_context(|| format!("-L {text}"));
         }
+        if let Some(path) = &self.unix {
+            return Url::unix(Protocol::Mqtt, path).with_context(|| format!("--unix {path}"));
+        }
         let transport = if self.tls.is_wanted() {
             Transport::Tls
         } else {
@@ -322,8 +331,12 @@ impl Connect {
     }
 }
 
-/// `mqtt://host/a/b` is `mqtt://host` and `a/b`.
+/// `mqtt://host/a/b` is `mqtt://host` and `a/b`. A Unix socket has no topic.
 fn split_topic(url: &str) -> (&str, &str) {
+    let scheme = url.split(':').next().unwrap_or_default();
+    if scheme.eq_ignore_ascii_case(dunlin_client::scheme(Transport::Unix)) {
+        return (url, "");
+    }
     let start = url.find("://").map_or(0, |at| at + 3);
     match url.get(start..).and_then(|rest| rest.find('/')) {
         Some(at) => {
@@ -370,6 +383,8 @@ mod tests {
             ("mqtt://h/a/b", "mqtt://h", "a/b"),
             ("mqtt://u:p@h:1/t", "mqtt://u:p@h:1", "t"),
             ("mqtt://h", "mqtt://h", ""),
+            ("unix:/run/m.sock", "unix:/run/m.sock", ""),
+            ("unix:///run/m.sock", "unix:///run/m.sock", ""),
             ("mqtt://h//a", "mqtt://h", "/a"),
         ];
         for (url, server, topic) in cases {

@@ -21,7 +21,7 @@ export const title = 'Clients';
 
 const version = (it) => (it.protocol === 'amqp' ? 'AMQP 1.0' : `MQTT ${it.mqtt_version ?? ''}`.trim());
 
-const TRANSPORTS = { quic: 'QUIC', tcp: 'TCP', tls: 'TLS', ws: 'WebSocket', wss: 'WebSocket over TLS' };
+const TRANSPORTS = { quic: 'QUIC', tcp: 'TCP', tls: 'TLS', ws: 'WebSocket', wss: 'WebSocket over TLS', unix: 'Unix socket' };
 
 // Columns that several views have.
 export const columns = {

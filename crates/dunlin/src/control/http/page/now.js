@@ -28,7 +28,7 @@ const TRAFFIC = [
   ['Messages', { unit: rate }, [each('in', (it) => sum(it.messages_received)), each('out', (it) => sum(it.messages_sent))]],
   ['Bytes', { unit: byteRate, binary: true }, [each('in', (it) => it.bytes_received), each('out', (it) => it.bytes_sent)]],
   ['Connections by transport', { unit: short, stacked: true },
-    ['quic', 'tcp', 'tls', 'ws', 'wss'].map((key) => is(key.toUpperCase(), (it) => it.connections[key]))],
+    ['quic', 'tcp', 'tls', 'ws', 'wss', 'unix'].map((key) => is(key.toUpperCase(), (it) => it.connections[key]))],
   ['Clients by version', { unit: short, stacked: true },
     [['mqtt_5_0', 'MQTT 5.0'], ['mqtt_3_1_1', 'MQTT 3.1.1'], ['amqp_1_0', 'AMQP 1.0']]
       .map(([key, name]) => is(name, (it) => it.clients[key]))],
