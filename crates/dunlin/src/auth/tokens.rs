@@ -87,6 +87,8 @@ pub struct Tokens {
     leeway: Duration,
     max_lifetime: Duration,
     unencrypted: bool,
+    /// Algorithms that tokens may be signed with.
+    algorithms: Vec<String>,
 }
 
 /// What claims say of a client.
@@ -158,6 +160,7 @@ impl Tokens {
             leeway: config.leeway.0,
             max_lifetime: config.max_lifetime.0,
             unencrypted: config.unencrypted,
+            algorithms: config.algorithms.clone(),
         })
     }
 
@@ -210,6 +213,10 @@ impl Tokens {
             return None;
         }
         let algorithm = header.get("alg")?.as_str()?;
+        // No key that may come is for another one.
+        if !self.algorithms.iter().any(|known| known == algorithm) {
+            return None;
+        }
         let id = match header.get("kid") {
             Some(id) => Some(id.as_str()?),
             None => None,

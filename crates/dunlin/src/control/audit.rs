@@ -1,19 +1,28 @@
 //! The audit log: one line of JSON for each order, with who gave it, what, when, and
 //! what came of it. A file that has become too large makes room for the next one.
 
+use core::time::Duration;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::UtcDateTime;
 
-use super::values::{Failure, Reply, Request, Role};
+use super::values::{Code, Failure, Reply, Request, Role};
 
 /// Older files beside the one that is written.
 const OLD_FILES: u32 = 3;
+
+/// Orders in a minute that are written although the role of who gave them does not allow
+/// them: who may give none must not push those that were carried out of the log.
+const FORBIDDEN_MAX: u32 = 30;
+
+/// How long those are counted.
+const FORBIDDEN_WINDOW: Duration = Duration::from_secs(60);
 
 /// Longest text of a request that is written; the rest is cut off.
 const TEXT_CHARS_MAX: usize = 512;
@@ -45,27 +54,42 @@ pub(crate) struct Audit {
     path: PathBuf,
     bytes_max: u64,
     open: Mutex<Option<(File, u64)>>,
+    /// Orders that were not allowed: since when, and how many.
+    forbidden: Mutex<Option<(Instant, u32)>>,
 }
 
 impl Audit {
     /// The log in this file, each file of at most about so many bytes. It is made with
     /// the first order.
     pub(crate) const fn new(path: PathBuf, bytes_max: u64) -> Self {
-        let open = Mutex::new(None);
         Self {
             path,
             bytes_max,
-            open,
+            open: Mutex::new(None),
+            forbidden: Mutex::new(None),
         }
     }
 
     /// Writes a line.
     pub(super) fn write(&self, who: &Who, request: &Request, outcome: &Result<Reply, Failure>) {
-        let mut order = serde_json::to_value(request).unwrap_or_default();
+        let order = serde_json::to_value(request).unwrap_or_default();
+        self.write_order(who, order, outcome.as_ref().err());
+    }
+
+    /// Writes a line about an order that was refused unread.
+    pub(super) fn write_unread(&self, who: &Who, what: &str, failure: &Failure) {
+        self.write_order(who, json!({ "unread": what }), Some(failure));
+    }
+
+    fn write_order(&self, who: &Who, mut order: Value, failure: Option<&Failure>) {
+        let is_forbidden = failure.is_some_and(|it| it.code == Code::Forbidden);
+        if is_forbidden && !self.has_room(Instant::now()) {
+            return;
+        }
         shorten(&mut order);
-        let mut outcome = match outcome {
-            Ok(_) => "done".to_owned(),
-            Err(failure) => failure.text.clone(),
+        let mut outcome = match failure {
+            None => "done".to_owned(),
+            Some(failure) => failure.text.clone(),
         };
         cut(&mut outcome);
         let line = Line {
@@ -81,6 +105,23 @@ impl Audit {
             let path = self.path.display();
             tracing::error!(%error, %path, line = text.trim_end(), "an order is not in the audit log");
         }
+    }
+
+    /// Whether one more order that is not allowed is written.
+    fn has_room(&self, now: Instant) -> bool {
+        let mut forbidden = self
+            .forbidden
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let (since, count) = forbidden.get_or_insert((now, 0));
+        if now.saturating_duration_since(*since) >= FORBIDDEN_WINDOW {
+            (*since, *count) = (now, 0);
+        }
+        *count = count.saturating_add(1);
+        if *count == FORBIDDEN_MAX + 1 {
+            tracing::warn!("too many orders that are not allowed: the audit log leaves out some");
+        }
+        *count <= FORBIDDEN_MAX
     }
 
     fn append(&self, line: &[u8]) -> io::Result<()> {
@@ -176,7 +217,6 @@ fn now() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::values::Code;
 
     fn who() -> Who {
         Who {
@@ -229,6 +269,27 @@ mod tests {
             time.ends_with('Z') && time.len() == "2026-11-23T09:00:00.000Z".len(),
             "{time}"
         );
+    }
+
+    #[test]
+    fn orders_that_are_not_allowed_push_nothing_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("audit.log");
+        let audit = Audit::new(path.clone(), 1 << 20);
+        let request = Request::Reload {};
+        for _ in 0..1000 {
+            let failure = Failure::new(Code::Forbidden, "your role does not allow this");
+            audit.write(&who(), &request, &Err(failure));
+        }
+        let lines = || {
+            let text = std::fs::read_to_string(&path).expect("written");
+            text.lines().count() as u32
+        };
+        assert_eq!(lines(), FORBIDDEN_MAX);
+        let failure = Failure::new(Code::NotFound, "no such client");
+        audit.write(&who(), &request, &Err(failure));
+        assert_eq!(lines(), FORBIDDEN_MAX + 1);
+        assert!(audit.has_room(Instant::now() + FORBIDDEN_WINDOW));
     }
 
     #[test]

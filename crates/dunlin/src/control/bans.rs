@@ -71,21 +71,31 @@ pub(super) fn unban(plane: &Plane, whom: &Whom) -> Outcome {
     })
 }
 
-/// One page of bans that have not ended, the oldest first.
+/// One page of bans that have not ended, in the order of whom they keep out, which holds
+/// while bans are made and end.
 pub(super) fn list(plane: &Plane, page: &PageOf) -> Outcome {
     let limit = checked(page)?;
-    let after = page.after.as_deref().map(str::parse::<usize>);
-    let Ok(after) = after.transpose() else {
-        let text = "`after` is not what `next` of a page was";
-        return Err(Failure::new(Code::BadRequest, text));
-    };
-    let (after, now) = (after.unwrap_or(0), seconds(plane));
-    let bans = plane.bans.lock();
-    let rows: Vec<Ban> = bans.iter().skip(after).take(limit).cloned().collect();
-    let end = after.saturating_add(rows.len());
-    let next = (end < bans.len()).then(|| end.to_string());
-    let rows = rows.into_iter().filter(|ban| !is_over(ban, now)).collect();
+    let after = page.after.as_deref();
+    let (rows, next) = some(&plane.bans.lock(), after, limit, seconds(plane));
     Ok(Reply::Bans(Page { rows, next }))
+}
+
+/// At most so many bans after this one, and the last of them if there are more.
+fn some(bans: &[Ban], after: Option<&str>, limit: usize, now: u64) -> (Vec<Ban>, Option<String>) {
+    let key = |ban: &Ban| serde_json::to_string(&ban.whom).unwrap_or_default();
+    let lasting = bans.iter().filter(|ban| !is_over(ban, now));
+    let mut found: Vec<(String, &Ban)> = lasting
+        .map(|ban| (key(ban), ban))
+        .filter(|(key, _)| after.is_none_or(|after| after < key.as_str()))
+        .collect();
+    found.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|(key, _)| key.clone());
+    (
+        found.into_iter().map(|(_, ban)| ban.clone()).collect(),
+        next,
+    )
 }
 
 fn is_over(ban: &Ban, now: u64) -> bool {
@@ -141,4 +151,46 @@ fn disconnect(plane: &Plane) -> Result<u64, Failure> {
         }
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ban(name: &str, until: Option<u64>) -> Ban {
+        Ban {
+            whom: Whom::User(name.into()),
+            until,
+            why: String::new(),
+        }
+    }
+
+    fn names(bans: &[Ban]) -> Vec<String> {
+        let name = |ban: &Ban| match &ban.whom {
+            Whom::User(name) => name.clone(),
+            other => panic!("{other:?}"),
+        };
+        bans.iter().map(name).collect()
+    }
+
+    /// What ends and what is made between two pages moves no other from one to the next.
+    #[test]
+    fn pages_stay_right_while_bans_change() {
+        let mut bans: Vec<Ban> = ["d", "b", "a", "e", "c"].map(|name| ban(name, None)).into();
+        bans.push(ban("bb", Some(5)));
+        let (first, next) = some(&bans, None, 2, 10);
+        assert_eq!(names(&first), ["a", "b"]);
+        // The first two end, one comes before and one behind.
+        bans.retain(|ban| {
+            !names(core::slice::from_ref(ban))
+                .concat()
+                .starts_with(['a', 'b'])
+        });
+        bans.extend([ban("A", None), ban("f", None)]);
+        let (second, next) = some(&bans, next.as_deref(), 2, 10);
+        assert_eq!(names(&second), ["c", "d"]);
+        let (third, next) = some(&bans, next.as_deref(), 2, 10);
+        assert_eq!((names(&third), next), (vec!["e".into(), "f".into()], None));
+        assert_eq!(names(&some(&bans, None, 9, 0).0).len(), 5);
+    }
 }

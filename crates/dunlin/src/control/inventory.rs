@@ -82,12 +82,17 @@ pub(super) fn hide(key: &str, value: String) -> String {
     if SECRET.contains(&name) {
         return HIDDEN.to_owned();
     }
-    match value.split_once("://") {
-        Some((scheme, rest)) => match rest.rsplit_once('@') {
-            Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}"),
-            None => value,
-        },
-        None => value,
+    let Some((scheme, rest)) = value.split_once("://") else {
+        return value;
+    };
+    // A query may have a key of the server that is asked.
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, _)) => (rest, format!("?{HIDDEN}")),
+        None => (rest, String::new()),
+    };
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}{query}"),
+        None => format!("{scheme}://{rest}{query}"),
     }
 }
 

@@ -18,6 +18,13 @@ impl Plane {
         outcome.unwrap_or_else(Reply::Failed)
     }
 
+    /// Refuses what was not read, because the role of who sent it does not allow it.
+    pub(super) fn refuse(&self, who: &Who, what: &str) -> Failure {
+        let failure = not_allowed();
+        self.audit.write_unread(who, what, &failure);
+        failure
+    }
+
     /// One function for each request.
     fn carry_out(&self, request: &Request) -> Outcome {
         match request {
@@ -184,12 +191,13 @@ impl Plane {
     }
 }
 
+fn not_allowed() -> Failure {
+    Failure::new(Code::Forbidden, "your role does not allow this")
+}
+
 fn permitted(who: &Who, request: &Request) -> Result<(), Failure> {
     match request.role() <= who.role {
         true => Ok(()),
-        false => {
-            let text = "your role does not allow this";
-            Err(Failure::new(Code::Forbidden, text))
-        }
+        false => Err(not_allowed()),
     }
 }

@@ -2,11 +2,12 @@
 
 use dunlin_base::Text;
 use dunlin_broker::control::values as shard;
+use dunlin_broker::is_bridge_name;
 
 use super::clients::{described, ending, unknown, views};
 use super::plane::{Outcome, Plane, silent};
 use super::topics::stored;
-use super::values::{Page, PageOf, Reply, SessionFilter};
+use super::values::{Code, Failure, Page, PageOf, Reply, SessionFilter};
 
 /// One page of sessions.
 pub(super) fn list(plane: &Plane, filter: &SessionFilter, page: &PageOf) -> Outcome {
@@ -31,6 +32,11 @@ pub(super) fn list(plane: &Plane, filter: &SessionFilter, page: &PageOf) -> Outc
 
 /// Ends a session, and the connection of its client.
 pub(super) fn delete(plane: &Plane, client_id: &str, why: &str) -> Outcome {
+    if is_bridge_name(client_id) {
+        let text = "that is the session of a bridge, with what waits for the other broker: \
+                    pause the bridge, or take it out of the configuration";
+        return Err(Failure::new(Code::BadRequest, text));
+    }
     let request = shard::Request::EndSession {
         client_id: Text::from(client_id),
         ending: ending(shard::EndingKind::Ordered, why)?,

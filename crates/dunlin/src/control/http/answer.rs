@@ -5,6 +5,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use bytes::Bytes;
+use dunlin_net::http::name_of;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
@@ -18,11 +19,11 @@ use super::routes::Found;
 
 /// What a web page of the broker may do: load its own files, ask its own server, and
 /// speak MQTT to the broker, whose WebSocket has another port. No script of it may make
-/// markup of text.
+/// markup of text. Where it may speak MQTT comes after it.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
-     img-src 'self' data:; font-src 'self'; connect-src 'self' ws: wss:; manifest-src 'self'; \
+     img-src 'self' data:; font-src 'self'; manifest-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'";
+     require-trusted-types-for 'script'; connect-src 'self'";
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";
@@ -125,6 +126,23 @@ pub(super) fn refusal(problem: &Problem) -> Response<Content> {
     response
 }
 
+/// What a web page may do that was asked for under this name: WebSockets lead to every
+/// port of it, and to no other. A policy has no form for an address of IPv6.
+fn policy(asked: &HeaderMap) -> HeaderValue {
+    let host = asked.get(header::HOST).and_then(|it| it.to_str().ok());
+    let name = host.map(name_of).unwrap_or_default();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+    let text = match name {
+        "" => PAGE_POLICY.to_owned(),
+        name if name.chars().all(is_name) => {
+            format!("{PAGE_POLICY} ws://{name}:* wss://{name}:*")
+        }
+        name if name.starts_with('[') => format!("{PAGE_POLICY} ws: wss:"),
+        _ => PAGE_POLICY.to_owned(),
+    };
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(PAGE_POLICY))
+}
+
 /// A file of the page, unless the client has it.
 pub(super) fn file(asset: &'static Asset, asked: &HeaderMap) -> Response<Content> {
     let hash = Sha256::digest(asset.body);
@@ -145,9 +163,9 @@ pub(super) fn file(asset: &'static Asset, asked: &HeaderMap) -> Response<Content
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(header::ETAG, tag);
     }
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy(asked));
     for (name, value) in [
         (header::CACHE_CONTROL, "no-cache"),
-        (header::CONTENT_SECURITY_POLICY, PAGE_POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
         (
             HeaderName::from_static("cross-origin-opener-policy"),
@@ -170,5 +188,47 @@ pub(super) fn missing(found: Found) -> Problem {
             problem
         }
         _ => Problem::not_found(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_speaks_mqtt_to_its_own_server_alone() {
+        let connects = |host: Option<&str>| {
+            let mut asked = HeaderMap::new();
+            if let Some(host) = host {
+                asked.insert(header::HOST, HeaderValue::from_str(host).expect("a header"));
+            }
+            let text = policy(&asked);
+            let (_, connects) = text
+                .to_str()
+                .expect("text")
+                .split_once("connect-src ")
+                .expect("said");
+            connects.to_owned()
+        };
+        for (host, want) in [
+            (
+                Some("localhost:8080"),
+                "'self' ws://localhost:* wss://localhost:*",
+            ),
+            (
+                Some("b.example"),
+                "'self' ws://b.example:* wss://b.example:*",
+            ),
+            (
+                Some("127.0.0.1:1"),
+                "'self' ws://127.0.0.1:* wss://127.0.0.1:*",
+            ),
+            (Some("[::1]:1"), "'self' ws: wss:"),
+            (Some("a;script-src *"), "'self'"),
+            (Some("*"), "'self'"),
+            (None, "'self'"),
+        ] {
+            assert_eq!(connects(host), want, "{host:?}");
+        }
     }
 }

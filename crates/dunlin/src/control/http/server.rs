@@ -287,7 +287,13 @@ impl Desk {
         let Found::Route(route, name) = found else {
             return Err(answer::missing(found));
         };
+        // What comes without the role for it is not read.
+        let is_allowed = route.role.is_none_or(|role| role <= who.role);
         let body = match route.body {
+            Some(_) if !is_allowed => {
+                let what = format!("{} {}", head.method, route.path);
+                return Err(self.plane.refuse(&who, &what).into());
+            }
             Some(_) => read(&head.headers, body).await?,
             None => Bytes::new(),
         };
