@@ -207,6 +207,7 @@ fn total(
 fn family_of(field: &str) -> String {
     let (rest, direction) = match field {
         "connections" => return "connections_opened".into(),
+        _ if field.ends_with("_left_out") => return field.to_owned(),
         _ if field.ends_with("_in") => (field.trim_end_matches("_in"), "received"),
         _ if field.ends_with("_out") => (field.trim_end_matches("_out"), "sent"),
         _ => {
@@ -442,6 +443,53 @@ mod tests {
         );
     }
 
+    /// What the book and the files for Prometheus call a metric of the broker is one.
+    #[test]
+    fn what_others_name_exists() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let read = |path: std::path::PathBuf| std::fs::read_to_string(path).expect("a text");
+        let all = read(format!("{root}/docs/book/src/metrics.md").into());
+        let known = |name: &str| {
+            let base = ["_bucket", "_count", "_sum"];
+            let base = base.iter().find_map(|end| name.strip_suffix(end));
+            let has = |name: &str| all.contains(&format!("| `{name}` |"));
+            // Not in the page: they need a memory budget with parts.
+            has(name)
+                || base.is_some_and(has)
+                || ["dunlin_memory_bytes", "dunlin_memory_limit_bytes"].contains(&name)
+        };
+        let mut named = 0;
+        for folder in ["docs/book/src", "packaging/monitoring"] {
+            let files = std::fs::read_dir(format!("{root}/{folder}")).expect("a folder");
+            for path in files.map(|file| file.expect("a file").path()) {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                // Functions of C, and metrics of `dunlin sink`, which its crate has.
+                if path.is_dir() || ["microcontrollers.md", "sinks.md"].contains(&&*name) {
+                    continue;
+                }
+                let text = read(path.clone());
+                let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                // What has no unit is no metric but a crate, or a beginning of several.
+                let words =
+                    words.filter(|it| it.starts_with("dunlin_") && it.matches('_').count() > 1);
+                for word in words.filter(|it| !it.ends_with('_')) {
+                    let is_crate = root_has_crate(root, word);
+                    assert!(is_crate || known(word), "{}: {word}", path.display());
+                    named += usize::from(!is_crate);
+                }
+            }
+        }
+        assert!(named > 100, "{named} metrics are named");
+    }
+
+    fn root_has_crate(root: &str, word: &str) -> bool {
+        let name = word.replace('_', "-");
+        let houses = ["crates", "mini", "lab"].map(|house| format!("{root}/{house}/{name}"));
+        houses
+            .iter()
+            .any(|path| std::path::Path::new(path).exists())
+    }
+
     /// Labels of the first sample of a family, and the values of those that
     /// have few.
     fn labels_of(text: &str, name: &str) -> String {
@@ -473,6 +521,7 @@ mod tests {
             ("datagrams_out", "datagrams_sent"),
             ("bytes_sent", "sent_bytes"),
             ("migrations", "migrations"),
+            ("log_lines_left_out", "log_lines_left_out"),
         ] {
             assert_eq!(family_of(field), family);
         }
