@@ -218,7 +218,6 @@ fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
 pub(super) fn replacement(option: &str) -> Option<&'static str> {
     let option = option.split('=').next()?;
     Some(match option {
-        "--unix" => "there are no Unix sockets: connect to a port on loopback",
         "--proxy" => "there are no SOCKS proxies: dunlin tunnel goes through where UDP does",
         "--psk" | "--psk-identity" => "there is no TLS-PSK: use --cert and --key, or --scram",
         "--ciphers" => "use --tls-ciphers",
