@@ -35,6 +35,14 @@ transport = "wss"
 address = "127.0.0.1:0"
 """
 
+# A bridge to a port where nothing answers.
+BRIDGE = {
+    "name": "api-bridge",
+    "url": "mqtt://127.0.0.1:9",
+    "user": "ann",
+    "topic": [{"pattern": "b/#", "direction": "out"}],
+}
+
 # What is sent, by operation; all others are asked as they are.
 ASKED = {
     "get-clients": {"query": {"prefix": "a", "limit": 10, "protocol": "mqtt"}},
@@ -47,6 +55,10 @@ ASKED = {
     "delete-retained": {"query": {"filter": "t/#"}},
     "get-rights": {"query": {"user": "ann", "topic": "t/1"}},
     "post-publish": {"body": {"topic": "t/1", "payload": "x", "retain": True, "qos": 1}},
+    "post-bridges": {"body": {"bridge": BRIDGE, "password": "secret"}},
+    "put-bridges-name": {"path": "api-bridge", "body": {"bridge": BRIDGE}},
+    "get-bridges-name": {"path": "api-bridge"},
+    "delete-bridges-name": {"path": "api-bridge", "query": {"waiting": "discard"}},
     "get-queues": {"query": {"limit": 10}},
     "put-queues-name": {"path": "api/queue", "body": {"topics": ["q/#"], "full": "reject"}},
     "get-queues-name": {"path": "api/queue"},
@@ -64,7 +76,7 @@ ASKED = {
 }
 
 # What must come before what: the client must be there, and draining ends the broker.
-FIRST = ["put-queues-name", "post-publish", "get-retained-topic", "post-bans", "post-tokens"]
+FIRST = ["post-bridges", "put-queues-name", "post-publish", "get-retained-topic", "post-bans", "post-tokens"]
 LAST = ["delete-queues-name", "delete-sessions-id", "delete-clients-id", "post-drain"]
 
 

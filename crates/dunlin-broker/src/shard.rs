@@ -13,6 +13,7 @@ use dunlin_store::{Recovered, Request};
 use crate::access::Access;
 use crate::bans::Bans;
 use crate::between::bus;
+use crate::bridges::BridgeSession;
 use crate::config::Config;
 use crate::control;
 use crate::front;
@@ -79,6 +80,11 @@ impl Shard {
     /// [`Request::Ban`](crate::control::values::Request::Ban) does.
     pub fn set_bans(&mut self, bans: Arc<Bans>) {
         self.own.bans = bans;
+    }
+
+    /// Says which sessions are those of bridges, from now on.
+    pub fn set_bridges(&mut self, sessions: Vec<BridgeSession>) {
+        self.own.config.bridges.sessions = sessions;
     }
 
     /// Counters since the start.

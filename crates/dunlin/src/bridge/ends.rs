@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::io;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dunlin_base::Text;
 use dunlin_client::{
@@ -267,12 +267,17 @@ fn remote(bridge: &Bridge, dir: &Path) -> Result<Builder, StartError> {
             .bridge(connection.bridge_flag);
     }
     if has_tickets {
-        let file = dir.join(format!("{}.tickets", bridge.name));
+        let file = tickets_path(dir, &bridge.name);
         let tickets = TicketFile::open(&file);
         let unusable = |error: io::Error| wrong(bridge, format!("{}: {error}", file.display()));
         builder = builder.tickets(tickets.map_err(unusable)?);
     }
     with_credentials(builder, bridge)
+}
+
+/// The file of a bridge's session tickets.
+pub(super) fn tickets_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.tickets"))
 }
 
 fn tls(tls: &bridge::Tls) -> TlsOptions {

@@ -25,7 +25,7 @@ pub(super) struct Filters {
 
 impl Known {
     pub(super) fn new(dir: &Path, name: &str) -> Self {
-        Self(dir.join(format!("{name}.json")))
+        Self(path(dir, name))
     }
 
     /// What was subscribed to; nothing if the file is not there or not understood.
@@ -41,6 +41,11 @@ impl Known {
         let text = serde_json::to_vec(filters)?;
         files::replace(&self.0, &text, Access::Private)
     }
+}
+
+/// The file of a bridge.
+pub(super) fn path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}.json"))
 }
 
 /// The number of this broker among those that have bridges; made up once.

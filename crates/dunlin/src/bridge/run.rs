@@ -20,7 +20,7 @@ use super::known::{Filters, Known};
 use super::pump::{Ended, Pump, Source};
 use super::route::{Route, Way};
 use super::stats::{Stats, Wanted};
-use crate::config::bridge::Bridge;
+use crate::config::bridge::{Bridge, Version};
 use crate::daemon::mailbox::{Address, Mail};
 use crate::daemon::query::Query;
 
@@ -174,14 +174,20 @@ impl Runner {
         pumps.shutdown().await;
         others.shutdown().await;
         let mut leaving = JoinSet::new();
-        let is_paused = self.wanted.borrow().paused;
+        let wanted = *self.wanted.borrow();
+        let has_expiry = self.config.version == Version::V5;
         for (number, client) in clients.into_iter().enumerate() {
             // Behind those of the other broker are those of this one.
-            let keeps = is_paused && number >= remote;
+            let is_here = number >= remote;
+            let expiry = match (wanted.discards, wanted.paused) {
+                (true, _) if is_here || has_expiry => Some(Duration::ZERO),
+                (false, true) if is_here => Some(PAUSED_EXPIRY),
+                _ => None,
+            };
             leaving.spawn(async move {
-                match keeps {
-                    true => client.disconnect_and_keep_session(PAUSED_EXPIRY).await,
-                    false => client.disconnect().await,
+                match expiry {
+                    Some(expiry) => client.disconnect_and_keep_session(expiry).await,
+                    None => client.disconnect().await,
                 }
             });
         }

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use tokio::sync::watch;
 
 use super::route::{Dropped, Way};
+use crate::config::bridge::Bridge;
 use crate::metrics::text::Exposition;
 
 /// A round trip counts for an eighth of the average, as in RFC 6298.
@@ -37,6 +38,8 @@ pub(crate) struct Wanted {
     pub(crate) paused: bool,
     /// It begins again when this changes.
     pub(crate) attempt: u64,
+    /// When it ends, its sessions do.
+    pub(crate) discards: bool,
 }
 
 impl Stats {
@@ -127,6 +130,15 @@ pub(crate) struct View {
     pub(crate) stats: Arc<Stats>,
     /// What operators want of it.
     pub(crate) wanted: watch::Sender<Wanted>,
+    pub(crate) config: Arc<Bridge>,
+    /// An operator has added it; the configuration file does not have it.
+    pub(crate) is_added: bool,
+}
+
+impl View {
+    pub(crate) fn is_paused(&self) -> bool {
+        self.wanted.borrow().paused
+    }
 }
 
 /// Writes the metrics of a bridge; `waiting`: messages in its queue, if that is known.

@@ -1,6 +1,7 @@
 //! `dunlin ctl`: sees and steers a running broker over its control socket.
 
 mod args;
+mod bridges;
 mod columns;
 mod queues;
 mod table;
@@ -21,10 +22,10 @@ use crate::control::values::{
     ClientFilter, Code, Failure, Message, PageOf, ROWS_MAX, Reply, Request, Role, SessionFilter,
     Setting,
 };
-use args::{Acl, Bridge, Client, Command, OneSession, Retained, Token, Topic};
+use args::{Acl, Client, Command, OneSession, Retained, Token, Topic};
 use columns::{
-    BANS, BRIDGES, CERTIFICATES, CLIENTS, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS,
-    SESSIONS, SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
+    BANS, CERTIFICATES, CLIENTS, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS, SESSIONS,
+    SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
 };
 use table::{Column, Table};
 
@@ -126,8 +127,7 @@ impl Session {
             }
             Command::Topic(Topic::Who { topic, limit }) => self.who(topic, limit),
             Command::Retained(command) => self.retained(command),
-            Command::Bridge(Bridge::List) => self.list(&BRIDGES, None, |_| Request::Bridges {}),
-            Command::Bridge(command) => self.show(&command.request()),
+            Command::Bridge(command) => command.run(self),
             Command::Queue(command) => command.run(self),
             Command::LogLevel { filter } => {
                 let request = match filter {

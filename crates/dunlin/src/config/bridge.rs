@@ -6,6 +6,7 @@ use dunlin_base::topic;
 use dunlin_broker::BRIDGE_PREFIX;
 use dunlin_broker::access::{Acl, Action};
 use dunlin_client::{Priority, QoS, StreamPolicy, Url};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::Wrong;
@@ -34,7 +35,8 @@ const PRIORITIES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 
 /// One `[[bridge]]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeSettings")]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Bridge {
@@ -80,6 +82,7 @@ pub struct Bridge {
     pub clean_start: bool,
     /// How long the other broker keeps what waits there.
     #[serde(default = "week")]
+    #[schemars(with = "String")]
     pub session_expiry: Expiry,
     /// Connection and how it comes back.
     #[serde(default)]
@@ -93,7 +96,8 @@ pub struct Bridge {
 }
 
 /// Version of MQTT.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeVersion")]
 pub enum Version {
     /// 5.0.
     #[default]
@@ -105,7 +109,8 @@ pub enum Version {
 }
 
 /// Whom to trust on encrypted transports, and who the bridge is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeTls")]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Tls {
@@ -123,15 +128,19 @@ pub struct Tls {
 }
 
 /// How a bridge is connected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeConnection")]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Connection {
     /// Longest silence.
+    #[schemars(with = "String")]
     pub keep_alive: Span,
     /// Wait after the first failure.
+    #[schemars(with = "String")]
     pub reconnect_min: Span,
     /// Longest wait.
+    #[schemars(with = "String")]
     pub reconnect_max: Span,
     /// Say what the client is, in MQTT 3.1.1.
     pub bridge_flag: bool,
@@ -161,7 +170,8 @@ impl Default for Connection {
 }
 
 /// How messages are spread over streams of a QUIC connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeStreams")]
 #[serde(rename_all = "kebab-case")]
 pub enum Streams {
     /// All on one.
@@ -187,7 +197,8 @@ impl From<Streams> for StreamPolicy {
 }
 
 /// Topics that go before or after others, by stream priority.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeLevel")]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Level {
@@ -198,7 +209,8 @@ pub struct Level {
 }
 
 /// Which way messages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeDirection")]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// From the other broker.
@@ -210,7 +222,8 @@ pub enum Direction {
 }
 
 /// Topics of a bridge: those that begin with a prefix here, and with another there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeTopic")]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Topic {
@@ -423,7 +436,7 @@ impl Bridge {
 }
 
 /// What is wrong with a bridge, by its number.
-pub(super) fn check(bridges: &[Bridge]) -> Result<(), (usize, Wrong)> {
+pub(crate) fn check(bridges: &[Bridge]) -> Result<(), (usize, Wrong)> {
     for (index, bridge) in bridges.iter().enumerate() {
         let wrong = |why| Err((index, ("name", why)));
         if index >= BRIDGES_MAX {

@@ -2,6 +2,7 @@
 
 use dunlin_base::topic;
 use dunlin_broker::{LEVELS_MAX, NamedQueue, Overflow, QueueOptions};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::error::Wrong;
@@ -41,7 +42,8 @@ impl Default for Queues {
 }
 
 /// When a queue is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "BridgeFull")]
 #[serde(rename_all = "kebab-case")]
 pub enum Full {
     /// The sender is refused.

@@ -187,7 +187,7 @@ fn cut(text: &mut String) {
     }
 }
 
-/// Cuts off long texts, and leaves payloads out.
+/// Cuts off long texts, and leaves payloads and passwords out.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) => cut(text),
@@ -198,6 +198,7 @@ fn shorten(value: &mut Value) {
                     ("payload" | "payload_base64", Value::String(text)) => {
                         *value = format!("{} bytes", text.len()).into();
                     }
+                    ("password", Value::String(_)) => *value = "…".into(),
                     _ => shorten(value),
                 }
             }

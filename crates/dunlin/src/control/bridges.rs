@@ -1,4 +1,5 @@
-//! Bridges to other brokers: listed, shown, paused, resumed, begun again.
+//! Bridges to other brokers: listed, shown, added, changed, removed, paused, resumed, begun
+//! again.
 
 use std::time::UNIX_EPOCH;
 
@@ -7,7 +8,9 @@ use dunlin_broker::control::values as shard;
 
 use super::inventory::hide;
 use super::plane::{Outcome, Plane};
-use super::values::{Bridge, BridgeState, Code, Failure, Page, Reply, Request};
+use super::sessions;
+use super::values::{Bridge, BridgeState, Code, Failure, Leftover, Page, Reply, Request};
+use crate::bridge::Bridges;
 use crate::bridge::route::Way;
 use crate::bridge::stats::{View, Wanted};
 
@@ -16,36 +19,72 @@ pub(super) fn carry_out(plane: &Plane, request: &Request) -> Outcome {
     let order = |name: &str, change: fn(&mut Wanted)| {
         let view = find(plane, name)?;
         view.wanted.send_modify(change);
-        Ok(Reply::Bridge(Box::new(shown(plane, view))))
+        Ok(one(plane, &view))
     };
     match request {
-        Request::Bridge { name } => Ok(Reply::Bridge(Box::new(shown(plane, find(plane, name)?)))),
+        Request::Bridge { name } => Ok(one(plane, &find(plane, name)?)),
+        Request::AddBridge { bridge, password } => {
+            let added = all(plane)?.add((**bridge).clone(), password.as_deref());
+            added.map(|view| one(plane, &view))
+        }
+        Request::ChangeBridge { bridge, password } => {
+            let changed = all(plane)?.change((**bridge).clone(), password.as_deref());
+            changed.map(|view| one(plane, &view))
+        }
+        Request::RemoveBridge { name, waiting } => remove(plane, name, *waiting),
         Request::PauseBridge { name } => order(name, |wanted| wanted.paused = true),
         Request::ResumeBridge { name } => order(name, |wanted| wanted.paused = false),
         Request::ReconnectBridge { name } => order(name, |wanted| {
             wanted.attempt = wanted.attempt.wrapping_add(1);
         }),
         _ => {
-            let rows = plane.bridges().iter().map(|view| shown(plane, view));
-            let rows = rows.collect();
+            let views = views(plane);
+            let rows = views.iter().map(|view| shown(plane, view)).collect();
             Ok(Reply::Bridges(Page { rows, next: None }))
         }
     }
 }
 
-fn find<'a>(plane: &'a Plane, name: &str) -> Result<&'a View, Failure> {
-    let found = plane.bridges().iter().find(|view| *view.name == *name);
+fn all(plane: &Plane) -> Result<&Bridges, Failure> {
+    let starting = || Failure::new(Code::Unavailable, "the bridges have not started yet");
+    plane.bridges().ok_or_else(starting)
+}
+
+fn views(plane: &Plane) -> Vec<View> {
+    plane.bridges().map(Bridges::views).unwrap_or_default()
+}
+
+fn find(plane: &Plane, name: &str) -> Result<View, Failure> {
+    let found = views(plane).into_iter().find(|view| *view.name == *name);
     found.ok_or_else(|| {
         let text = format!("there is no bridge {name:?}");
         Failure::new(Code::NotFound, text)
     })
 }
 
+fn one(plane: &Plane, view: &View) -> Reply {
+    Reply::Bridge(Box::new(shown(plane, view)))
+}
+
+/// Removes a bridge, with its session here unless that is kept.
+fn remove(plane: &Plane, name: &str, leftover: Leftover) -> Outcome {
+    let session = find(plane, name).ok().and_then(|view| view.session);
+    let count = all(plane)?.remove(name, leftover, |view| waiting(plane, view))?;
+    if let Some(session) = session
+        && leftover != Leftover::Keep
+    {
+        match sessions::end(plane, &session, "") {
+            // It may have ended with its connection.
+            Err(failure) if failure.code != Code::NotFound => return Err(failure),
+            _ => {}
+        }
+    }
+    Ok(Reply::Done { count, next: None })
+}
+
 fn shown(plane: &Plane, view: &View) -> Bridge {
-    let (stats, name) = (&view.stats, &*view.name);
-    let config = plane.config.bridge.iter().find(|it| it.name == *name);
-    let topics = config.iter().flat_map(|config| &config.topic);
-    let topics = topics.map(|topic| {
+    let (stats, config) = (&view.stats, &view.config);
+    let topics = config.topic.iter().map(|topic| {
         let way = match (topic.is_in(), topic.is_out()) {
             (true, true) => "both",
             (true, false) => "in",
@@ -63,14 +102,15 @@ fn shown(plane: &Plane, view: &View) -> Bridge {
         Some(at.as_secs())
     });
     Bridge {
-        name: name.to_owned(),
-        state: match (view.wanted.borrow().paused, stats.is_connected()) {
+        name: view.name.to_string(),
+        configured: !view.is_added,
+        state: match (view.is_paused(), stats.is_connected()) {
             (true, _) => BridgeState::Paused,
             (false, true) => BridgeState::Connected,
             (false, false) => BridgeState::Connecting,
         },
-        url: config.map_or_else(String::new, |config| hide("url", config.url.clone())),
-        connections: config.map_or(0, |config| config.connections),
+        url: hide("url", config.url.clone()),
+        connections: config.connections,
         topics: topics.collect(),
         waiting_messages: waiting(plane, view),
         connects: stats.connects(),
@@ -86,9 +126,15 @@ fn shown(plane: &Plane, view: &View) -> Bridge {
 /// Messages in the session of a bridge, if it has one and the shards answer.
 fn waiting(plane: &Plane, view: &View) -> Option<u64> {
     let session = Text::from(view.session.as_deref()?);
-    let replies = plane.shards.control_all(&shard::Request::Client(session));
-    replies.into_iter().find_map(|(_, reply)| match reply {
-        Some(shard::Reply::Client(Some(view))) => Some((view.queued + view.in_flight) as u64),
-        _ => None,
-    })
+    let mut is_known = true;
+    for (_, reply) in plane.shards.control_all(&shard::Request::Client(session)) {
+        match reply {
+            Some(shard::Reply::Client(Some(view))) => {
+                return Some((view.queued + view.in_flight) as u64);
+            }
+            reply => is_known &= reply.is_some(),
+        }
+    }
+    // A bridge that has just begun has no session yet.
+    is_known.then_some(0)
 }

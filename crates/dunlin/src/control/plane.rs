@@ -19,7 +19,7 @@ use super::cursor::Cursor;
 use super::draining::Drain;
 use super::tokens::Tokens;
 use super::values::{Bearer, Code, Failure, PageOf, ROWS_MAX, Reply};
-use crate::bridge::stats::View;
+use crate::bridge::Bridges;
 use crate::config::Config;
 use crate::daemon::Bound;
 use crate::daemon::error::StartError;
@@ -69,7 +69,7 @@ pub struct Plane {
     pub(super) drain: Arc<Drain>,
     pub(super) started: Instant,
     /// Its bridges, once they have started.
-    bridges: OnceLock<Vec<View>>,
+    bridges: OnceLock<Arc<Bridges>>,
     /// Held while a copy of the store is made.
     pub(super) copying: Mutex<()>,
 }
@@ -95,13 +95,13 @@ impl Plane {
     }
 
     /// The bridges have started.
-    pub(crate) fn set_bridges(&self, bridges: Vec<View>) {
+    pub(crate) fn set_bridges(&self, bridges: Arc<Bridges>) {
         // They do once.
         let _ = self.bridges.set(bridges);
     }
 
-    pub(super) fn bridges(&self) -> &[View] {
-        self.bridges.get().map_or(&[], Vec::as_slice)
+    pub(super) fn bridges(&self) -> Option<&Bridges> {
+        self.bridges.get().map(Arc::as_ref)
     }
 
     /// What is to be done when the broker was drained and no client is left: to end the

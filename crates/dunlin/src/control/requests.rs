@@ -44,6 +44,9 @@ impl Plane {
             Request::Publish { message } => topics::publish(self, message),
             Request::Bridges {}
             | Request::Bridge { .. }
+            | Request::AddBridge { .. }
+            | Request::ChangeBridge { .. }
+            | Request::RemoveBridge { .. }
             | Request::PauseBridge { .. }
             | Request::ResumeBridge { .. }
             | Request::ReconnectBridge { .. } => bridges::carry_out(self, request),

@@ -34,9 +34,14 @@ pub(super) fn list(plane: &Plane, filter: &SessionFilter, page: &PageOf) -> Outc
 pub(super) fn delete(plane: &Plane, client_id: &str, why: &str) -> Outcome {
     if is_bridge_name(client_id) {
         let text = "that is the session of a bridge, with what waits for the other broker: \
-                    pause the bridge, or take it out of the configuration";
+                    pause the bridge, remove it, or take it out of the configuration";
         return Err(Failure::new(Code::BadRequest, text));
     }
+    end(plane, client_id, why)
+}
+
+/// As [`delete`], also of a session of a bridge.
+pub(super) fn end(plane: &Plane, client_id: &str, why: &str) -> Outcome {
     let request = shard::Request::EndSession {
         client_id: Text::from(client_id),
         ending: ending(shard::EndingKind::Ordered, why)?,

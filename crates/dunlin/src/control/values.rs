@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use access::{Bearer, Right, Role, User};
 pub use bans::{BANS_MAX, Ban, Whom};
-pub use bridges::{Bridge, BridgeState};
+pub use bridges::{Bridge, BridgeState, Leftover};
 pub use broker::{Certificate, Listening, Setting, Status};
 pub use clients::{Client, ClientFilter, Protocol, Receiver, SessionFilter, Subscription, Tls};
 pub use messages::{Message, RetainedTopic};
@@ -25,6 +25,7 @@ pub use outcome::{Code, Failure};
 pub use queues::{Full, PEEKED_MAX, Queue, QueueOptions, QueuedMessage};
 pub use rows::{Page, PageOf, ROWS_MAX};
 
+use crate::config::bridge as config;
 use queues::peeked_default;
 use rows::rows_default;
 
@@ -128,6 +129,33 @@ pub enum Request {
     Bridge {
         /// Its name.
         name: String,
+    },
+    /// Adds a bridge, which the broker keeps over restarts. Answered by [`Reply::Bridge`].
+    AddBridge {
+        /// What it is like, as in the configuration file. Files that it names are in the
+        /// folder `bridges` of the data directory.
+        bridge: Box<config::Bridge>,
+        /// The password at the other broker, instead of a file with it.
+        #[serde(default)]
+        password: Option<String>,
+    },
+    /// Puts another bridge in the place of one that was added; it carries what waits.
+    /// Answered by [`Reply::Bridge`].
+    ChangeBridge {
+        /// As in [`Request::AddBridge`].
+        bridge: Box<config::Bridge>,
+        /// Likewise; the one before stays if it is not given.
+        #[serde(default)]
+        password: Option<String>,
+    },
+    /// Removes a bridge that was added. Answered by [`Reply::Done`] with how many messages
+    /// are dropped.
+    RemoveBridge {
+        /// Its name.
+        name: String,
+        /// What becomes of messages that wait.
+        #[serde(default)]
+        waiting: Leftover,
     },
     /// Ends the connections of a bridge until it is resumed or the broker starts again;
     /// what it would carry waits. Answered by [`Reply::Bridge`].
@@ -342,7 +370,10 @@ impl Request {
             | Self::MoveMessages { .. }
             | Self::Ban { .. }
             | Self::Unban { .. } => Role::Operate,
-            Self::Backup {}
+            Self::AddBridge { .. }
+            | Self::ChangeBridge { .. }
+            | Self::RemoveBridge { .. }
+            | Self::Backup {}
             | Self::Reload {}
             | Self::SetLogLevel { .. }
             | Self::Tokens { .. }

@@ -1,7 +1,7 @@
 //! `dunlin broker --check`: everything that start reads, without making or
 //! binding anything.
 
-use super::{Config, StartError, certificates, load_access};
+use super::{Added, Config, StartError, certificates, load_access};
 
 impl super::Daemon {
     /// Reads the files that a configuration names, and looks up its names.
@@ -11,7 +11,7 @@ impl super::Daemon {
     /// The first thing that [`Daemon::start`](super::Daemon::start) would
     /// refuse, as far as it can be known without doing it.
     pub fn check(config: &Config) -> Result<(), StartError> {
-        load_access(config)?;
+        load_access(config, &Added::load(config)?)?;
         certificates::load(config, None, None)?;
         certificates::http(config)?;
         for (index, listener) in config.listener.iter().enumerate() {

@@ -102,6 +102,14 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// The bridges that were added cannot be read.
+    #[error("cannot use the bridges in {}: {source}", path.display())]
+    AddedBridges {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The bans cannot be read.
     #[error("cannot read the bans in {}: {source}", path.display())]
     Bans {

@@ -15,7 +15,7 @@ pub(crate) mod mailbox;
 mod memory;
 pub(crate) mod query;
 pub(crate) mod reload;
-mod settings;
+pub(crate) mod settings;
 mod threads;
 mod tickets;
 mod worker;
@@ -36,6 +36,7 @@ use dunlin_store_redb::{RedbStore, Submitter};
 
 use crate::auth::Authenticator;
 use crate::bridge::Bridges;
+use crate::bridge::added::Added;
 use crate::config::Config;
 use crate::control::audit::Audit;
 use crate::control::banlist::Banlist;
@@ -77,7 +78,7 @@ pub struct Daemon {
     #[cfg(unix)]
     door: Option<Door>,
     authenticator: Option<Arc<Authenticator>>,
-    bridges: Option<Bridges>,
+    bridges: Option<Arc<Bridges>>,
     /// Orders over HTTP, and the last hour, which is shown there.
     http: Option<(http::Server, Recording)>,
     metrics: Option<Server>,
@@ -108,7 +109,8 @@ impl Daemon {
     /// The first thing that cannot be had; nothing is left behind.
     pub fn start(config: Config) -> Result<Self, StartError> {
         make_data_dir(&config.data_dir)?;
-        let (access, credentials) = load_access(&config)?;
+        let added = Added::load(&config)?;
+        let (access, credentials) = load_access(&config, &added)?;
         let authenticator = credentials.start(config.auth.delays())?.map(Arc::new);
         let development = certificates::development(&config)?;
         let secrets = certificates::log_secrets(&config)?;
@@ -129,10 +131,11 @@ impl Daemon {
         };
         let reloader = Arc::new(Reloader {
             config: config.clone(),
+            added,
             shards: shards.clone(),
             authenticator: authenticator.clone(),
             secrets,
-            access: Mutex::new(access.clone()),
+            access: Arc::new(Mutex::new(access.clone())),
             http: certificates::http(&config)?.as_ref().map(Tls::new),
         });
         let plane = plane(&reloader, &bound, clock, store.as_ref())?;
@@ -156,10 +159,9 @@ impl Daemon {
             config,
         };
         // Their connections wait for the threads.
-        daemon.bridges = Bridges::start(&daemon.config, &daemon.shards)?;
-        if let Some(bridges) = &daemon.bridges {
-            daemon.plane.set_bridges(bridges.views().to_vec());
-        }
+        let bridges = Arc::new(Bridges::start(Arc::clone(&reloader))?);
+        daemon.plane.set_bridges(Arc::clone(&bridges));
+        daemon.bridges = Some(bridges);
         daemon.spawn(parts, clock, &recovered, &access)?;
         daemon.open_door()?;
         daemon.open_http(reloader.http.clone())?;
@@ -243,7 +245,9 @@ impl Daemon {
     pub fn shut_down(mut self) {
         self.ready.drain();
         // What they have taken from sessions here may still be acknowledged.
-        self.bridges = None;
+        if let Some(bridges) = self.bridges.take() {
+            bridges.stop();
+        }
         self.watch = None;
         #[cfg(unix)]
         {
@@ -332,10 +336,7 @@ impl Daemon {
             qlog: self.qlog.clone(),
             ready: Arc::clone(&self.ready),
             hosts: self.config.reports.metrics.hosts.clone(),
-            bridges: self
-                .bridges
-                .as_ref()
-                .map_or_else(Vec::new, |it| it.views().to_vec()),
+            bridges: self.bridges.clone(),
             started: std::time::Instant::now(),
         };
         let started = Server::start(addr, sources);
@@ -364,6 +365,8 @@ impl Daemon {
         let secret = random_secret()?;
         let memory = settings::memory(&self.config, machine::memory());
         tracing::info!(bytes = memory.bytes, "memory for clients (limits.memory)");
+        let bridges = self.bridges.as_deref().map(Bridges::sessions);
+        let bridges = bridges.unwrap_or_default();
         let mut workers = Vec::with_capacity(parts.len());
         for (id, part) in (0..count).map(ShardId).zip(parts) {
             let settings = settings::shard(&self.config, id, count, secret.clone(), memory.clone());
@@ -371,6 +374,7 @@ impl Daemon {
             shard.restore(recovered);
             shard.set_access(clock.now(), access.clone());
             shard.set_bans(self.plane.bans());
+            shard.set_bridges(bridges.clone());
             let Some(address) = self.shards.get(usize::from(id.0)).cloned() else {
                 continue;
             };

@@ -2,22 +2,29 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dunlin_broker::access::Access;
+use dunlin_broker::access::{Access, Acl};
 use dunlin_net::KeyLog;
 
 use super::certificates;
 use super::error::StartError;
 use super::mailbox::{Address, Mail};
 use crate::auth::{Authenticator, Credentials};
+use crate::bridge::added::Added;
 use crate::config::Config;
+use crate::config::bridge::Bridge;
 use crate::control::http::tls::Tls;
 
 /// The access list, the password file and the keys of tokens.
-pub(super) fn load_access(config: &Config) -> Result<(Access, Credentials), StartError> {
+pub(super) fn load_access(
+    config: &Config,
+    added: &Added,
+) -> Result<(Access, Credentials), StartError> {
     let acl = config.auth.acl_file.as_deref();
     let mut acl = acl.map(crate::auth::load_acl).transpose()?;
     if let Some(acl) = &mut acl {
-        config.bridge.iter().for_each(|bridge| bridge.allow(acl));
+        let added = added.all();
+        let bridges = config.bridge.iter().chain(&added);
+        bridges.for_each(|bridge| bridge.allow(acl));
     }
     let credentials = Credentials::load(&config.auth)?;
     let access = Access {
@@ -32,15 +39,46 @@ pub(super) fn load_access(config: &Config) -> Result<(Access, Credentials), Star
 #[derive(Debug)]
 pub(crate) struct Reloader {
     pub(super) config: Config,
+    /// Bridges that are not of the configuration.
+    pub(super) added: Added,
     pub(super) shards: Vec<Address>,
     pub(super) authenticator: Option<Arc<Authenticator>>,
     pub(super) secrets: Option<KeyLog>,
-    pub(super) access: Mutex<Access>,
+    pub(super) access: Arc<Mutex<Access>>,
     /// TLS of the HTTP door, if it has it.
     pub(super) http: Option<Tls>,
 }
 
 impl Reloader {
+    /// The configuration.
+    pub(crate) const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Bridges that are not of it.
+    pub(crate) const fn added(&self) -> &Added {
+        &self.added
+    }
+
+    /// The shards.
+    pub(crate) fn shards(&self) -> &[Address] {
+        &self.shards
+    }
+
+    /// Lets a bridge do what it is for, from now on.
+    pub(crate) fn allow(&self, bridge: &Bridge) {
+        let mut access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(acl) = &access.acl else {
+            return;
+        };
+        let mut acl = Acl::clone(acl);
+        bridge.allow(&mut acl);
+        access.acl = Some(Arc::new(acl));
+        for shard in &self.shards {
+            shard.send(Mail::Access(access.clone()));
+        }
+    }
+
     /// Users and rules as last read.
     pub(crate) fn access(&self) -> Access {
         let access = self.access.lock();
@@ -52,7 +90,9 @@ impl Reloader {
     /// # Errors
     /// A file cannot be read or has a mistake; then nothing changes.
     pub(crate) fn reload(&self) -> Result<(), StartError> {
-        let (access, credentials) = load_access(&self.config)?;
+        // Held from here on, so that a bridge that is added meanwhile keeps its rights.
+        let mut current = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let (access, credentials) = load_access(&self.config, &self.added)?;
         let development = certificates::development(&self.config)?;
         let tls: Arc<[_]> =
             certificates::load(&self.config, development.as_ref(), self.secrets.as_ref())?.into();
@@ -60,9 +100,12 @@ impl Reloader {
         if let (Some(door), Some(http)) = (&self.http, http) {
             door.replace(&http);
         }
-        *self.access.lock().unwrap_or_else(PoisonError::into_inner) = access.clone();
-        let shards = self.shards.clone();
+        *current = access;
+        drop(current);
+        let (shards, access) = (self.shards.clone(), Arc::clone(&self.access));
         let then = move || {
+            // What is in force by now.
+            let access = access.lock().unwrap_or_else(PoisonError::into_inner);
             for shard in &shards {
                 shard.send(Mail::Access(access.clone()));
                 shard.send(Mail::Tls(Arc::clone(&tls)));

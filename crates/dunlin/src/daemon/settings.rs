@@ -9,6 +9,7 @@ use dunlin_broker::{
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
+use crate::config::bridge::Bridge;
 use crate::config::units::Size;
 use crate::config::{
     Config, limits, priority, queues, quotas, redirect, sections, topics, transactions,
@@ -128,18 +129,23 @@ fn policies(config: &Config) -> Vec<AuthPolicy> {
 
 /// Sessions in which messages for other brokers wait.
 fn bridges(config: &Config) -> Bridges {
-    let sessions = config.bridge.iter().map(|bridge| BridgeSession {
+    Bridges {
+        listener: Some(config.bridge_listener()),
+        sessions: bridge_sessions(config, &config.bridge),
+    }
+}
+
+/// How much waits for each.
+pub(crate) fn bridge_sessions(config: &Config, bridges: &[Bridge]) -> Vec<BridgeSession> {
+    let session = |bridge: &Bridge| BridgeSession {
         client_id: bridge.local_id().into(),
         bounds: Bounds {
             messages_max: bridge.max_messages,
             bytes_max: config.limits.queue.max_queued_bytes.as_usize(),
             overflow: bridge.full.into(),
         },
-    });
-    Bridges {
-        listener: (!config.bridge.is_empty()).then(|| config.bridge_listener()),
-        sessions: sessions.collect(),
-    }
+    };
+    bridges.iter().map(session).collect()
 }
 
 /// What clients may make all shards keep, on a machine with so much memory.

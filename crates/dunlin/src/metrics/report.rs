@@ -402,6 +402,8 @@ mod tests {
             session: None,
             stats: Arc::default(),
             wanted: tokio::sync::watch::Sender::default(),
+            config: Arc::new(toml::from_str("name = 'cloud'\nurl = 'quic://h'").expect("a bridge")),
+            is_added: false,
         };
         crate::bridge::stats::metrics(&mut out, &bridge, Some(0));
         let certificate = Certificate {

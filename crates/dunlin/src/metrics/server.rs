@@ -22,7 +22,7 @@ use super::ready::Readiness;
 use super::shards::Shards;
 use super::text::{self, Exposition};
 use super::{logs, report};
-use crate::bridge::stats as bridge;
+use crate::bridge::{Bridges, stats as bridge};
 use crate::control::audit::Who;
 use crate::control::plane::Plane;
 use crate::control::values::{self as control, ClientFilter, Code, Page, PageOf, Reply, Role};
@@ -52,7 +52,7 @@ pub(crate) struct Sources {
     pub(crate) ready: Arc<Readiness>,
     /// Names of this machine, besides `localhost` and addresses.
     pub(crate) hosts: Vec<String>,
-    pub(crate) bridges: Vec<bridge::View>,
+    pub(crate) bridges: Option<Arc<Bridges>>,
     pub(crate) started: Instant,
 }
 
@@ -322,7 +322,8 @@ impl Desk {
         if let Reply::Certificates(page) = self.ask(&control::Request::Certificates {}) {
             report::certificates(&mut out, &page.rows);
         }
-        for view in &sources.bridges {
+        let views = sources.bridges.as_deref().map(Bridges::views);
+        for view in views.iter().flatten() {
             let session = view.session.clone();
             let session =
                 session.map(|client_id| self.ask(&control::Request::Client { client_id }));

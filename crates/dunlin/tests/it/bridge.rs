@@ -17,7 +17,7 @@ use crate::metrics::{get, sum};
 use crate::support::{Broker, PATIENCE, free_port, run};
 
 /// A wait in which a message that must not come would have come.
-const QUIET: Duration = Duration::from_millis(400);
+pub(crate) const QUIET: Duration = Duration::from_millis(400);
 
 /// Topics both ways.
 const BOTH: &str = "{ pattern = 'b/#', direction = 'both', qos = 2 }";
@@ -31,7 +31,7 @@ fn bridge(name: &str, url: &str, topics: &str, more: &str) -> String {
     )
 }
 
-fn tcp(broker: &Broker) -> String {
+pub(crate) fn tcp(broker: &Broker) -> String {
     format!("mqtt://{}", broker.addr(Transport::Tcp))
 }
 
@@ -43,7 +43,7 @@ fn joined(remote: &Broker, topics: &str, more: &str) -> Broker {
 
 /// Waits until the bridge has all its connections and has subscribed: a message comes
 /// through it.
-async fn ready(from: &Client, topic: &str, to: &mut Messages) {
+pub(crate) async fn ready(from: &Client, topic: &str, to: &mut Messages) {
     let mut number = 0;
     loop {
         let probe = Publish::new(topic, format!("probe {number}")).qos(QoS::AtLeastOnce);
@@ -59,18 +59,18 @@ async fn ready(from: &Client, topic: &str, to: &mut Messages) {
     }
 }
 
-async fn next_within(messages: &mut Messages, time: Duration) -> Option<String> {
+pub(crate) async fn next_within(messages: &mut Messages, time: Duration) -> Option<String> {
     let message = tokio::time::timeout(time, messages.next()).await.ok()?;
     let message = message.expect("connected");
     Some(String::from_utf8_lossy(&message.payload).into_owned())
 }
 
-async fn client(broker: &Broker) -> (Client, Messages) {
+pub(crate) async fn client(broker: &Broker) -> (Client, Messages) {
     let connected = broker.client(Transport::Tcp).connect().await;
     connected.expect("connected")
 }
 
-async fn subscriber(broker: &Broker, filter: &str) -> (Client, Messages) {
+pub(crate) async fn subscriber(broker: &Broker, filter: &str) -> (Client, Messages) {
     let (client, messages) = client(broker).await;
     let how = Subscribe::new(QoS::ExactlyOnce).retain_as_published(true);
     client.subscribe(filter, how).await.expect("subscribed");
@@ -82,7 +82,7 @@ async fn payload(messages: &mut Messages) -> String {
     String::from_utf8_lossy(&message.payload).into_owned()
 }
 
-async fn publish(client: &Client, topic: &str, payload: &str) {
+pub(crate) async fn publish(client: &Client, topic: &str, payload: &str) {
     let publish = Publish::new(topic, payload).qos(QoS::AtLeastOnce);
     client.publish(publish).await.expect("published");
 }

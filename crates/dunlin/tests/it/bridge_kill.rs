@@ -1,5 +1,5 @@
-//! A broker with a bridge that is killed again and again while messages go both ways:
-//! nothing that was acknowledged is lost.
+//! A broker with a bridge, and the other broker, are killed in turn while messages go both
+//! ways: nothing that was acknowledged is lost.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -7,22 +7,21 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use dunlin_base::transport::Transport;
 use dunlin_client::{Builder, Client, Messages, Publish, QoS};
 
-use crate::support::{Broker, PATIENCE, free_port, run};
+use crate::support::{PATIENCE, free_port, run};
 
-/// How often the broker is killed.
-const ROUNDS: u64 = 4;
+/// How often a broker is killed: first the one with the bridge, then the other, and so on.
+const ROUNDS: u64 = 6;
 
 /// A broker in a process of its own.
 struct Process(Child);
 
 impl Process {
-    fn start(dir: &Path, port: u16) -> Self {
+    fn start(dir: &Path, name: &str, port: u16) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         command.arg("broker");
-        command.arg("--config").arg(dir.join("dunlin.toml"));
+        command.arg("--config").arg(dir.join(name));
         let child = command.spawn().expect("the broker starts");
         let begin = std::time::Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -33,11 +32,17 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Process {
     /// `SIGKILL`.
-    fn drop(&mut self) {
+    fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
 
@@ -86,55 +91,86 @@ async fn read_all(messages: &mut Messages, mut wanted: BTreeSet<u64>) {
     }
 }
 
+/// The configuration of a broker that listens at one port.
+fn configure(dir: &Path, name: &str, port: u16, more: &str) {
+    let data = dir.join(format!("{name}.data"));
+    let text = format!(
+        "data_dir = '{}'\n[[listener]]\ntransport = 'tcp'\naddress = '127.0.0.1:{port}'\n{more}",
+        data.display(),
+    );
+    std::fs::write(dir.join(name), text).expect("written");
+}
+
+/// Waits until the bridge has subscribed at both brokers.
+async fn subscribed(dir: &Path, near_port: u16, far_port: u16) {
+    let file = dir.join("near.data/bridges/up.json");
+    while !std::fs::read_to_string(&file).is_ok_and(|text| text.contains("i/#")) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // A message of each way that comes says it.
+    for (from, to, topic) in [
+        (near_port, far_port, "o/probe"),
+        (far_port, near_port, "i/probe"),
+    ] {
+        let (reader, mut messages) = near(to).connect().await.expect("connected");
+        let how = QoS::AtLeastOnce;
+        reader.subscribe(topic, how).await.expect("subscribed");
+        let (writer, _messages) = near(from).connect().await.expect("connected");
+        loop {
+            let probe = Publish::new(topic, "0").qos(QoS::AtLeastOnce);
+            writer.publish(probe).await.expect("published");
+            let soon = Duration::from_millis(200);
+            if tokio::time::timeout(soon, messages.next()).await.is_ok() {
+                break;
+            }
+        }
+        reader.disconnect().await;
+        writer.disconnect().await;
+    }
+}
+
 #[test]
-fn a_killed_bridge_loses_nothing_that_was_acknowledged() {
+fn whichever_broker_of_a_bridge_is_killed_nothing_that_was_acknowledged_is_lost() {
     let dir = tempfile::tempdir().expect("a directory");
-    let port = free_port();
-    let remote = Broker::start(1);
-    let config = format!(
-        "data_dir = '{}'\n[[listener]]\ntransport = 'tcp'\naddress = '127.0.0.1:{port}'\n\
-         [[bridge]]\nname = 'up'\nurl = 'mqtt://{}'\n\
+    let dir = dir.path();
+    let ports = [free_port(), free_port()];
+    let bridge = format!(
+        "[[bridge]]\nname = 'up'\nurl = 'mqtt://127.0.0.1:{}'\n\
          connection = {{ reconnect_min = '20ms', reconnect_max = '100ms' }}\n\
          [[bridge.topic]]\npattern = 'o/#'\ndirection = 'out'\n\
          [[bridge.topic]]\npattern = 'i/#'\ndirection = 'in'\n",
-        dir.path().join("data").display(),
-        remote.addr(Transport::Tcp),
+        ports[1],
     );
-    std::fs::write(dir.path().join("dunlin.toml"), config).expect("written");
+    configure(dir, "near", ports[0], &bridge);
+    configure(dir, "far", ports[1], "");
     run(async {
-        begin_reading(remote.client(Transport::Tcp), "o/#").await;
-        let mut out = BTreeSet::new();
-        let mut back = BTreeSet::new();
+        let start = |which: usize| Process::start(dir, ["near", "far"][which], ports[which]);
+        let mut processes = [start(0), start(1)];
+        begin_reading(near(ports[1]), "o/x").await;
+        begin_reading(near(ports[0]), "i/x").await;
+        subscribed(dir, ports[0], ports[1]).await;
+        let (mut out, mut back) = (BTreeSet::new(), BTreeSet::new());
         for round in 0..ROUNDS {
-            let process = Process::start(dir.path(), port);
-            if round == 0 {
-                begin_reading(near(port), "i/#").await;
-                // The bridge has subscribed at both brokers: its file is the last that it
-                // writes.
-                while !std::fs::read_to_string(dir.path().join("data/bridges/up.json"))
-                    .is_ok_and(|text| text.contains("i/#"))
-                {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-            let (client, _messages) = near(port).connect().await.expect("connected");
-            let remote_client = remote.client(Transport::Tcp).connect().await;
-            let (far, _far_messages) = remote_client.expect("connected");
+            let (here, _here) = near(ports[0]).connect().await.expect("connected");
+            let (there, _there) = near(ports[1]).connect().await.expect("connected");
             let first = 1 + round * 1_000_000;
-            let outgoing = tokio::spawn(publish(client, "o/x", first));
-            let incoming = tokio::spawn(publish(far.clone(), "i/x", first));
+            let outgoing = tokio::spawn(publish(here.clone(), "o/x", first));
+            let incoming = tokio::spawn(publish(there.clone(), "i/x", first));
             tokio::time::sleep(Duration::from_millis(300 + 130 * round)).await;
-            drop(process);
-            far.disconnect().await;
+            let killed = usize::from(round % 2 == 1);
+            processes[killed].kill();
+            // The other one goes on for a while, and its bridge.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            here.disconnect().await;
+            there.disconnect().await;
+            processes[killed] = start(killed);
             out.extend(outgoing.await.expect("published"));
             back.extend(incoming.await.expect("published"));
         }
         assert!(!out.is_empty() && !back.is_empty(), "nothing was published");
-        let _process = Process::start(dir.path(), port);
-        let there = reader(remote.client(Transport::Tcp)).connect().await;
+        let there = reader(near(ports[1])).connect().await;
         read_all(&mut there.expect("connected").1, out).await;
-        let here = reader(near(port)).connect().await;
+        let here = reader(near(ports[0])).connect().await;
         read_all(&mut here.expect("connected").1, back).await;
     });
 }

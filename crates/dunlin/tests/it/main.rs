@@ -9,6 +9,7 @@ mod amqp_opening;
 mod bench;
 mod binding;
 mod bridge;
+mod bridge_added;
 mod bridge_kill;
 mod cid;
 mod cli;

@@ -7,9 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::config::qlog::Range;
 use crate::config::units::Span;
-use crate::control::values::{
-    ClientFilter, Protocol, ROWS_MAX, Request, Role, SessionFilter, Whom,
-};
+use crate::control::values::{ClientFilter, Protocol, ROWS_MAX, Role, SessionFilter, Whom};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -58,7 +56,7 @@ pub(super) enum Command {
     Topic(Topic),
     /// Bridges to other brokers.
     #[command(subcommand)]
-    Bridge(Bridge),
+    Bridge(super::bridges::Bridge),
     /// Queues of AMQP.
     #[command(subcommand)]
     Queue(super::queues::Queue),
@@ -259,46 +257,6 @@ pub(super) enum Retained {
         /// Topic filter.
         filter: String,
     },
-}
-
-/// Bridges to other brokers.
-#[derive(Debug, Subcommand)]
-pub(super) enum Bridge {
-    /// List the bridges.
-    List,
-    /// All that is known of one bridge.
-    Show {
-        /// Its name.
-        name: String,
-    },
-    /// Keep a bridge from its other broker until it is resumed or the broker starts
-    /// again. What it would carry waits.
-    Pause {
-        /// Its name.
-        name: String,
-    },
-    /// Have a bridge that was paused go on.
-    Resume {
-        /// Its name.
-        name: String,
-    },
-    /// End the connections of a bridge, and connect it again at once.
-    Reconnect {
-        /// Its name.
-        name: String,
-    },
-}
-
-impl Bridge {
-    pub(super) fn request(self) -> Request {
-        match self {
-            Self::List => Request::Bridges {},
-            Self::Show { name } => Request::Bridge { name },
-            Self::Pause { name } => Request::PauseBridge { name },
-            Self::Resume { name } => Request::ResumeBridge { name },
-            Self::Reconnect { name } => Request::ReconnectBridge { name },
-        }
-    }
 }
 
 /// Whom a ban keeps out.

@@ -108,9 +108,10 @@ pub(super) const MESSAGES: [Column; 5] = [
     Column("PAYLOAD", "payload"),
 ];
 
-pub(super) const BRIDGES: [Column; 7] = [
+pub(super) const BRIDGES: [Column; 8] = [
     Column("BRIDGE", "name"),
     Column("STATE", "state"),
+    Column("CONFIGURED", "configured"),
     Column("URL", "url"),
     Column("WAITING", "waiting_messages"),
     Column("OUT", "messages_out"),

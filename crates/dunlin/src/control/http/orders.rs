@@ -5,10 +5,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::input::Input;
+use crate::config::bridge::Bridge;
 use crate::config::qlog::Range;
 use crate::control::topics::bad;
 use crate::control::values::{
-    Bearer, ClientFilter, Failure, PageOf, Protocol, Request, SessionFilter, Whom,
+    Bearer, ClientFilter, Failure, Leftover, PageOf, Protocol, Request, SessionFilter, Whom,
 };
 
 /// A request of the plane, or why there is none.
@@ -161,6 +162,26 @@ pub(super) struct Moved {
     /// So many: what `next` of the answer before was; those that wait now, if not given.
     #[serde(default)]
     left: Option<u64>,
+}
+
+/// A bridge.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewBridge {
+    /// What it is like, as in the configuration file. Files that it names are in the folder
+    /// `bridges` of the data directory.
+    bridge: Box<Bridge>,
+    /// The password at the other broker, instead of a file with it.
+    #[serde(default)]
+    password: Option<String>,
+}
+
+/// A bridge to remove.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Removal {
+    /// What becomes of messages that wait.
+    waiting: Leftover,
 }
 
 /// A ban.
@@ -334,6 +355,25 @@ pub(super) fn bridges(input: &Input<'_>) -> Made {
 pub(super) fn bridge(input: &Input<'_>) -> Made {
     let name = input.name.clone();
     plain(input, Request::Bridge { name })
+}
+
+pub(super) fn add_bridge(input: &Input<'_>) -> Made {
+    let NewBridge { bridge, password } = input.body()?;
+    plain(input, Request::AddBridge { bridge, password })
+}
+
+pub(super) fn change_bridge(input: &Input<'_>) -> Made {
+    let NewBridge { bridge, password } = input.body()?;
+    match bridge.name == input.name {
+        true => plain(input, Request::ChangeBridge { bridge, password }),
+        false => Err(bad("`name` is not that of the path")),
+    }
+}
+
+pub(super) fn remove_bridge(input: &Input<'_>) -> Made {
+    let Removal { waiting } = input.query()?;
+    let name = input.name.clone();
+    Ok(Request::RemoveBridge { name, waiting })
 }
 
 pub(super) fn pause_bridge(input: &Input<'_>) -> Made {

@@ -91,6 +91,12 @@ pub(super) const ROUTES: &[Route] = &[
         .body(schema::<Message>),
     get("/bridges", Read, "Bridges to other brokers", of::<Page<Bridge>>(), Act::Ask(orders::bridges)),
     get("/bridges/{name}", Read, "One bridge", of::<Bridge>(), Act::Ask(orders::bridge)),
+    post("/bridges", Admin, "Add a bridge", of::<Bridge>(), orders::add_bridge)
+        .body(schema::<orders::NewBridge>),
+    put("/bridges/{name}", Admin, "Change a bridge that was added", of::<Bridge>(), orders::change_bridge)
+        .body(schema::<orders::NewBridge>),
+    delete("/bridges/{name}", Admin, "Remove a bridge that was added", orders::remove_bridge)
+        .query(schema::<orders::Removal>),
     post("/bridges/{name}/pause", Operate, "Keep a bridge from its other broker", of::<Bridge>(), orders::pause_bridge),
     post("/bridges/{name}/resume", Operate, "Have a bridge go on", of::<Bridge>(), orders::resume_bridge),
     post("/bridges/{name}/reconnect", Operate, "Connect a bridge again", of::<Bridge>(), orders::reconnect_bridge),
@@ -306,7 +312,7 @@ mod tests {
     #[test]
     fn a_resource_needs_the_role_of_its_request() {
         let queries = ["", "filter=a", "topic=a", "user=a"];
-        let bodies: [&[u8]; 7] = [
+        let bodies: [&[u8]; 8] = [
             br#"{"to":"b"}"#,
             b"{}",
             br#"{"topic":"a"}"#,
@@ -314,6 +320,7 @@ mod tests {
             br#"{"filter":"info"}"#,
             br#"{"rate":1}"#,
             br#"{"name":"a","role":"read"}"#,
+            br#"{"bridge":{"name":"a","url":"quic://h"}}"#,
         ];
         let inputs = || {
             queries.into_iter().flat_map(|query| {

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Bridge {
     /// Its name.
     pub name: String,
+    /// It is of the configuration file, which alone changes it.
+    pub configured: bool,
     /// How it is.
     pub state: BridgeState,
     /// Where the other broker is, without a password.
@@ -45,4 +47,17 @@ pub enum BridgeState {
     Connecting,
     /// An operator has paused it.
     Paused,
+}
+
+/// What becomes of messages that wait for the other broker of a bridge that is removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Leftover {
+    /// While there are any, the bridge is not removed.
+    #[default]
+    Refuse,
+    /// They wait for an hour for a bridge of the same name.
+    Keep,
+    /// They are dropped.
+    Discard,
 }

@@ -1,7 +1,7 @@
 // Bridges to other brokers: how they are, what waits, and orders.
 
 import { ask, part } from './api.js';
-import { attempt, button, h, own, plain } from './dom.js';
+import { ask as confirm, attempt, button, h, own, plain } from './dom.js';
 import { count, micros, moment } from './format.js';
 import { act, number, table, text } from './table.js';
 
@@ -17,6 +17,17 @@ const order = async (it, what, said, changed) => {
   changed();
 };
 
+const remove = async (it, changed) => {
+  const lost = it.waiting_messages && ` – ${count(it.waiting_messages)} messages that wait for it are dropped.`;
+  if (await confirm('Remove the bridge?', [own(it.name), lost], 'Remove', { danger: true }) === null) return;
+  await attempt(async () => {
+    const waiting = it.waiting_messages ? 'discard' : 'refuse';
+    await ask('DELETE', `bridges/${part(it.name)}`, { query: { waiting } });
+    return `Removed: ${plain(it.name)}.`;
+  });
+  changed();
+};
+
 // The table of bridges; `fetch` fills it.
 export function bridges(signal) {
   const small = { role: 'operate', kind: 'small' };
@@ -24,6 +35,8 @@ export function bridges(signal) {
     ? button('Resume', () => order(it, 'resume', 'Resumed', fetch), small)
     : h('div', { class: 'actions' }, button('Reconnect', () => order(it, 'reconnect', 'It connects again', fetch), small),
       button('Pause', () => order(it, 'pause', 'Paused', fetch), small)));
+  const added = (it) => h('div', { class: 'actions' }, orders(it),
+    !it.configured && button('Remove', () => remove(it, fetch), { role: 'admin', kind: 'small danger' }));
   const error = (it) => it.last_error && [own(it.last_error), ` (${moment(it.last_error_at)})`];
   const shown = table([
     text('Bridge', (it) => it.name, { kind: 'main' }),
@@ -37,8 +50,8 @@ export function bridges(signal) {
     number('Dropped', (it) => it.messages_dropped),
     number('Round trip', (it) => it.round_trip_us, micros),
     { label: 'Last error', value: (it) => it.last_error_at, cell: error },
-    act(orders),
-  ], { sort: ['Bridge', false], empty: 'The configuration has none.', caption: 'Bridges' });
+    act(added),
+  ], { sort: ['Bridge', false], empty: 'There are none.', caption: 'Bridges' });
   const fetch = async () => { shown.show((await ask('GET', 'bridges', { signal })).rows); };
   return { fetch, element: shown.element };
 }
