@@ -7,6 +7,8 @@ mod connection;
 pub(crate) mod history;
 mod http;
 mod logs;
+#[cfg(all(test, feature = "sink"))]
+mod named;
 mod ready;
 pub(crate) mod report;
 mod server;

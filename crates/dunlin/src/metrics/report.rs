@@ -394,7 +394,11 @@ mod tests {
     #[test]
     fn book_page_is_in_step() {
         let store = Arc::new(StoreMetrics::default());
-        let mut out = metrics(&[ShardReport::default()], Some(&store), StdInstant::now());
+        let report = ShardReport {
+            memory: Part::ALL.map(|part| (part, 0, 0)).to_vec(),
+            ..ShardReport::default()
+        };
+        let mut out = metrics(&[report], Some(&store), StdInstant::now());
         super::super::server::shards(&mut out, 1, 1, 1);
         super::super::logs::metrics(&mut out, &QlogTotals::default(), false);
         let bridge = crate::bridge::stats::View {
@@ -443,53 +447,6 @@ mod tests {
             "docs/book/src/metrics.md is not what the code says; \
              DUNLIN_BLESS=1 cargo test -p dunlin book_page writes it"
         );
-    }
-
-    /// What the book and the files for Prometheus call a metric of the broker is one.
-    #[test]
-    fn what_others_name_exists() {
-        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-        let read = |path: std::path::PathBuf| std::fs::read_to_string(path).expect("a text");
-        let all = read(format!("{root}/docs/book/src/metrics.md").into());
-        let known = |name: &str| {
-            let base = ["_bucket", "_count", "_sum"];
-            let base = base.iter().find_map(|end| name.strip_suffix(end));
-            let has = |name: &str| all.contains(&format!("| `{name}` |"));
-            // Not in the page: they need a memory budget with parts.
-            has(name)
-                || base.is_some_and(has)
-                || ["dunlin_memory_bytes", "dunlin_memory_limit_bytes"].contains(&name)
-        };
-        let mut named = 0;
-        for folder in ["docs/book/src", "packaging/monitoring"] {
-            let files = std::fs::read_dir(format!("{root}/{folder}")).expect("a folder");
-            for path in files.map(|file| file.expect("a file").path()) {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                // Functions of C, and metrics of `dunlin sink`, which its crate has.
-                if path.is_dir() || ["microcontrollers.md", "sinks.md"].contains(&&*name) {
-                    continue;
-                }
-                let text = read(path.clone());
-                let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                // What has no unit is no metric but a crate, or a beginning of several.
-                let words =
-                    words.filter(|it| it.starts_with("dunlin_") && it.matches('_').count() > 1);
-                for word in words.filter(|it| !it.ends_with('_')) {
-                    let is_crate = root_has_crate(root, word);
-                    assert!(is_crate || known(word), "{}: {word}", path.display());
-                    named += usize::from(!is_crate);
-                }
-            }
-        }
-        assert!(named > 100, "{named} metrics are named");
-    }
-
-    fn root_has_crate(root: &str, word: &str) -> bool {
-        let name = word.replace('_', "-");
-        let houses = ["crates", "mini", "lab"].map(|house| format!("{root}/{house}/{name}"));
-        houses
-            .iter()
-            .any(|path| std::path::Path::new(path).exists())
     }
 
     /// Labels of the first sample of a family, and the values of those that

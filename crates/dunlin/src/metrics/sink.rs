@@ -81,6 +81,11 @@ fn missing(workers: usize, stats: &Stats) -> Option<&'static str> {
 }
 
 fn metrics(name: &str, stats: &Stats) -> String {
+    exposition(name, stats).render()
+}
+
+/// All metrics.
+pub(super) fn exposition(name: &str, stats: &Stats) -> Exposition {
     let mut out = Exposition::default();
     let own = [("sink", name)];
     for (family, help, value) in [
@@ -103,7 +108,7 @@ fn metrics(name: &str, stats: &Stats) -> String {
         out.gauge(family, help, &own, value);
     }
     totals(&mut out, name, stats);
-    out.render()
+    out
 }
 
 fn totals(out: &mut Exposition, name: &str, stats: &Stats) {
