@@ -8,6 +8,11 @@
 //! an acknowledgement is seen by the time: the delay after a packet came, to the
 //! nanosecond. The delay, which peers may change (draft-ietf-quic-ack-frequency),
 //! is seen when a packet comes to a connection that has nothing else to wait for.
+//!
+//! Where acknowledgements have waited in vain lately, they do not wait: the turn that
+//! read the packet sends one, with what other connections send, and no timer wakes it
+//! for that. Something to say within the delay, or another packet, shows that waiting
+//! is worth it again.
 
 use core::fmt;
 use core::time::Duration;
@@ -31,12 +36,19 @@ const QUIET: Duration = Duration::from_secs(1);
 /// the owner may have an answer that takes it along.
 const EARLY_PART: u32 = 4;
 
+/// Acknowledgements in a row that nothing took along, after which they do not wait.
+const LONELY_MIN: u8 = 4;
+
 /// What is known of it.
 #[derive(Debug, Default)]
 pub(super) struct AckWait {
     /// How long the peer lets acknowledgements wait.
     delay: Duration,
     due: Option<StdInstant>,
+    /// Acknowledgements in a row that nothing took along, up to [`LONELY_MIN`].
+    lonely: u8,
+    /// Until when the last one, which did not wait, could have waited.
+    spared: Option<StdInstant>,
 }
 
 impl AckWait {
@@ -51,6 +63,7 @@ impl AckWait {
         if before == after && self.due == after {
             return;
         }
+        self.judge(before);
         let until = |at: StdInstant| at.saturating_duration_since(came);
         let delay = after.map(until).filter(|delay| DELAYS.contains(delay));
         if let Some(delay) = delay
@@ -59,7 +72,74 @@ impl AckWait {
             self.delay = delay;
         }
         self.due = after.filter(|_| delay == Some(self.delay));
+        if self.due.is_some() && self.spared.take_if(|until| came < *until).is_some() {
+            // One would have done for both.
+            self.lonely = 0;
+        }
     }
+
+    /// The peer has moved: quinn-proto's timers are still for the path before, and must
+    /// not be run before something is sent.
+    pub(super) const fn moved(&mut self) {
+        self.due = None;
+    }
+
+    /// quinn-proto wants to be woken at `timeout`: if that is not for the
+    /// acknowledgement that waited, something has taken it along.
+    fn judge(&mut self, timeout: Option<StdInstant>) {
+        if self.due.is_some() && self.due != timeout {
+            self.due = None;
+            self.lonely = 0;
+        }
+    }
+
+    /// The delay is over, or nearly, and nothing has taken the acknowledgement along.
+    fn end(&mut self, timeout: Option<StdInstant>) -> Option<StdInstant> {
+        self.judge(timeout);
+        let due = self.due.take()?;
+        self.lonely = (self.lonely + 1).min(LONELY_MIN);
+        Some(due)
+    }
+
+    /// A timer of quinn-proto, which wants to be woken at `timeout`, is looked at.
+    pub(super) fn on_timer(&mut self, now: StdInstant, timeout: Option<StdInstant>) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.end(timeout);
+        }
+    }
+
+    /// A connection is about to transmit: has its acknowledgement not wait, if waiting
+    /// was in vain lately. Returns what [`AckWait::sent`] wants to know.
+    pub(super) fn before_sending(&mut self, proto: &mut Connection) -> BeforeSending {
+        let timeout = proto.poll_timeout();
+        if self.lonely < LONELY_MIN || self.due.is_none() || self.due != timeout {
+            return BeforeSending { timeout };
+        }
+        if let Some(due) = self.due.take() {
+            self.spared = Some(due);
+            proto.handle_timeout(due);
+        }
+        BeforeSending {
+            timeout: proto.poll_timeout(),
+        }
+    }
+
+    /// What was due has left. If that was more than an acknowledgement, quinn-proto
+    /// wants to be woken sooner than before: the other may be lost.
+    pub(super) fn sent(&mut self, before: BeforeSending, now: StdInstant, proto: &mut Connection) {
+        let timeout = proto.poll_timeout();
+        self.judge(timeout);
+        let sooner = timeout.is_some_and(|at| before.timeout.is_none_or(|before| at < before));
+        if sooner && self.spared.take_if(|until| now < *until).is_some() {
+            self.lonely = 0;
+        }
+    }
+}
+
+/// How a connection was before it transmitted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeforeSending {
+    timeout: Option<StdInstant>,
 }
 
 /// The acknowledgement of a connection that waits.
@@ -96,9 +176,7 @@ impl<'a> AcksMut<'a> {
 
     /// Has the next transmission carry it. Nothing else is due at that time.
     pub fn leave(&mut self) {
-        if let Some(due) = self.wait.due.take()
-            && self.proto.poll_timeout() == Some(due)
-        {
+        if let Some(due) = self.wait.end(self.proto.poll_timeout()) {
             self.proto.handle_timeout(due);
         }
     }
@@ -144,5 +222,26 @@ mod tests {
         assert_eq!((wait.due, wait.delay), (None, Duration::from_millis(5)));
         wait.note(at(700), idle, idle);
         assert_eq!(wait.due, None);
+    }
+
+    #[test]
+    fn only_waiting_in_vain_counts() {
+        let start = StdInstant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let idle = Some(start + Duration::from_secs(98_303));
+        let mut wait = AckWait::default();
+        for round in 1..=6_u64 {
+            let came = round * 100;
+            wait.note(at(came), idle, Some(at(came + 5)));
+            wait.on_timer(at(came + 4), Some(at(came + 5)));
+            assert_eq!(wait.due, Some(at(came + 5)), "not yet");
+            wait.on_timer(at(came + 5), Some(at(came + 5)));
+            assert_eq!(wait.due, None);
+            assert_eq!(u64::from(wait.lonely), round.min(4));
+        }
+        // It left before the timer was looked at.
+        wait.note(at(900), idle, Some(at(905)));
+        wait.on_timer(at(905), Some(at(950)));
+        assert_eq!((wait.due, wait.lonely), (None, 0));
     }
 }

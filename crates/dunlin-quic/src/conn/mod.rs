@@ -292,6 +292,9 @@ impl QuicConn {
         self.proto.handle_event(input.event);
         self.ack_wait
             .note(input.at, timer, self.proto.poll_timeout());
+        if self.proto.remote_address() != used {
+            self.ack_wait.moved();
+        }
         let credit = Credit {
             to: input.to,
             at: input.at,
@@ -590,7 +593,9 @@ impl QuicConn {
     /// A deadline may be over; as [`QuicConn::run`].
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) -> bool {
         let used = self.proto.remote_address();
-        self.proto.handle_timeout(cx.clock.to_std(cx.now));
+        let now = cx.clock.to_std(cx.now);
+        self.ack_wait.on_timer(now, self.proto.poll_timeout());
+        self.proto.handle_timeout(now);
         self.path.on_timer(used, &mut self.proto, cx.now);
         self.answer.on_timer(cx.now);
         self.ticket.on_timer(cx.now);

@@ -48,6 +48,7 @@ impl QuicConn {
             repeats.send(now, port, counters);
         }
         send_again(&mut self.path, port, counters);
+        let before = self.ack_wait.before_sending(&mut self.proto);
         while !port.is_blocked() && transmits < TRANSMITS_MAX {
             // Datagrams are not sent again when the server refuses early data.
             if !self.streams.is_in_flight() {
@@ -78,6 +79,7 @@ impl QuicConn {
                 counters.datagrams_unproved += 1;
             }
         }
+        self.ack_wait.sent(before, std_now, &mut self.proto);
         challenge_again(&mut self.path, port, counters);
         self.answer.flushed(transmits, self.life.is_confirmed());
         if self.life.is_open() {

@@ -73,6 +73,67 @@ fn an_answer_takes_the_acknowledgement_along() {
     assert_eq!(world.client.received, b"PUBACK");
 }
 
+/// A packet of the client comes, and the server transmits in the turn that read it;
+/// returns how many datagrams left at once, and within two delays.
+fn left_at_once(world: &mut World) -> (u64, u64) {
+    let before = sent(world);
+    packet_came(world);
+    world.touch_server();
+    let at_once = sent(world) - before;
+    world.pass(DELAY * 2);
+    (at_once, sent(world) - before)
+}
+
+/// A packet of the client comes, and an answer within the delay.
+fn answered(world: &mut World) {
+    packet_came(world);
+    world.pass(DELAY / 2);
+    world.server.send(b"PUBACK");
+    world.touch_server();
+    world.pass(MS * 100);
+}
+
+#[test]
+fn where_waiting_was_in_vain_an_acknowledgement_leaves_at_once() {
+    let mut world = World::connected(MS * 10, 7);
+    for _ in 0..2 {
+        answered(&mut world);
+        for _ in 0..4 {
+            assert_eq!(left_at_once(&mut world), (0, 1));
+        }
+        for _ in 0..3 {
+            assert_eq!(left_at_once(&mut world), (1, 1));
+        }
+    }
+}
+
+#[test]
+fn packets_that_follow_each_other_share_an_acknowledgement_again() {
+    let mut world = World::connected(MS * 10, 8);
+    for _ in 0..4 {
+        left_at_once(&mut world);
+    }
+    assert_eq!(left_at_once(&mut world), (1, 1));
+    // The first has its own, the second shows that they come closer together.
+    world.pass(Duration::from_secs(2));
+    let before = sent(&mut world);
+    for _ in 0..2 {
+        world.client.send(b"reading");
+        world.touch_client();
+        world.pass(MS);
+    }
+    world.pass(MS * 100);
+    assert_eq!(sent(&mut world) - before, 2);
+    let before = sent(&mut world);
+    for _ in 0..2 {
+        world.client.send(b"reading");
+        world.touch_client();
+        world.pass(MS);
+    }
+    world.pass(MS * 100);
+    assert_eq!(sent(&mut world) - before, 1, "one for both");
+}
+
 #[test]
 fn what_waits_for_something_else_is_not_taken_for_an_acknowledgement() {
     let mut world = World::connected(MS * 10, 5);
