@@ -36,11 +36,29 @@ def resident(pid):
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+class Queued:
+    """How long the broker's shards and the thread that asks waited for a processor:
+    what other programs cost on a machine that is not quiet."""
+
+    def __init__(self, pid):
+        own = f"/proc/{os.getpid()}/task/{threading.get_native_id()}/schedstat"
+        self.files = [open(own, "rb", buffering=0)]
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/comm") as file:
+                is_shard = file.read().startswith("shard")
+            if is_shard:
+                self.files.append(open(f"/proc/{pid}/task/{task}/schedstat", "rb", buffering=0))
+
+    def milliseconds(self):
+        return sum(int(os.pread(file.fileno(), 64, 0).split()[1]) for file in self.files) / 1e6
+
+
 class Innocent(threading.Thread):
     """A client that asks for a sign of life a thousand times a second."""
 
     def __init__(self, broker):
         super().__init__(daemon=True)
+        self.pid = broker.pid
         host, port = broker.urls["tcp"].split("//")[1].rsplit(":", 1)
         self.peer = socket.create_connection((host, int(port)), 30)
         self.peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -49,16 +67,20 @@ class Innocent(threading.Thread):
         self.waits, self.ends = [], False
 
     def run(self):
+        queued = Queued(self.pid)
         while not self.ends:
-            begun = time.monotonic()
+            before, begun = queued.milliseconds(), time.monotonic()
             self.peer.sendall(b"\xc0\x00")
             assert self.peer.recv(16)[0] == 0xD0
-            self.waits.append((begun, (time.monotonic() - begun) * 1e3))
+            waited = (time.monotonic() - begun) * 1e3
+            self.waits.append((begun, waited, max(waited - queued.milliseconds() + before, 0)))
             time.sleep(0.001)
 
     def longest(self, begin, end):
-        """The longest waits in ms, the longest first."""
-        return sorted((ms for at, ms in self.waits if begin <= at < end), reverse=True)[:5]
+        """The longest waits in ms, and the longest without what was waited for a
+        processor."""
+        waits = [it[1:] for it in self.waits if begin <= it[0] < end]
+        return [sorted(column, reverse=True)[:5] for column in zip(*waits)] or [[], []]
 
 
 @contextlib.contextmanager
@@ -120,13 +142,16 @@ def run(args):
     back = (full - after) / max(full - needed, 1)
     mib = lambda size: f"{size / (1 << 20):.1f} MiB"
     shown = lambda waits: ", ".join(f"{ms:.2f}" for ms in waits) or "none"
+    spans = ("before", quiet - 1, quiet), ("while they left", begun, gone), ("after that", gone, end)
     print(f"{args.crowd:,} connections over {args.transport}, of which {stay:,} stay, {each / 1024:.1f} KiB each:")
     print(f"- resident: {mib(empty)} before, {mib(full)} with all, {mib(after)} {AFTER} s after they left")
     print(f"  ({back:.0%} of what those that left had)")
     print(f"- all had left {gone - begun:.2f} s after the first")
-    print(f"- longest waits of a client, ms: {shown(innocent.longest(quiet - 1, quiet))} before,")
-    print(f"  {shown(innocent.longest(begun, gone))} while they left, {shown(innocent.longest(gone, end))} after that")
-    median = statistics.median(ms for _, ms in innocent.waits)
+    print("- longest waits of a client, ms (in brackets: without waiting for a processor):")
+    for name, first, last in spans:
+        wall, own = map(shown, innocent.longest(first, last))
+        print(f"  {name}: {wall} ({own})")
+    median = statistics.median(it[1] for it in innocent.waits)
     print(f"  ({median:.2f} in the median; load {os.getloadavg()[0]:.1f}, Linux {platform.release()})")
 
 

@@ -16,6 +16,8 @@ mod sources;
 mod udp;
 mod watch;
 
+#[cfg(test)]
+pub(crate) use conns::ENDS_MAX;
 pub use conns::{ConnMut, DetachedConn};
 pub use held::Held;
 pub use paths::Move;

@@ -47,6 +47,10 @@ impl Net {
         self.env.tick();
         let waited = self.env.now.saturating_duration_since(before);
         self.newcomers.begin_turn();
+        self.conns.ends.begin_turn();
+        while let Some((serial, cause)) = self.conns.ends.next() {
+            self.conns.run(serial, cause, &mut self.env, handler);
+        }
         let again = self.conns.take_ready();
         self.dispatch(handler);
         for serial in again {
@@ -126,6 +130,10 @@ impl Net {
                     hup,
                 };
                 let serial = token.0 as u64;
+                if hup && self.conns.ends.is_full() {
+                    self.conns.ends.wait(serial, cause);
+                    continue;
+                }
                 self.conns.run(serial, cause, &mut self.env, handler);
             } else if let Some(source) = self.sources.on_event(token, readable, writable) {
                 udp::unblock(self, source);
@@ -230,6 +238,9 @@ impl Net {
         // Bounded by what is due now, so that a deadline that is armed for the
         // past cannot hold the loop.
         for _ in 0..self.conns.timer_entries() {
+            if self.conns.ends.is_full() {
+                break;
+            }
             let Some(serial) = self.conns.pop_timer(self.env.now) else {
                 break;
             };

@@ -107,7 +107,8 @@ pub(super) fn receive(net: &mut Net, source: usize, handler: &mut Handler<'_>) {
             Err(error) => tracing::debug!(%error, "receiving a datagram failed"),
         }
         net.conns.run_touched(&mut net.env, handler);
-        if !net.sources.port(source).is_some_and(|port| port.readable) {
+        let readable = net.sources.port(source).is_some_and(|port| port.readable);
+        if !readable || net.conns.ends.is_full() {
             break;
         }
     }

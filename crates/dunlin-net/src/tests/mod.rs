@@ -6,6 +6,7 @@ mod acks;
 mod adopt;
 mod binding;
 pub(crate) mod certs;
+mod crowd;
 mod datagrams;
 mod detach;
 mod early;

@@ -4,6 +4,7 @@
 mod acks;
 mod commands;
 mod detach;
+mod ends;
 mod flush;
 mod run;
 mod tickets;
@@ -24,6 +25,9 @@ pub(super) use run::{Cause, Handler};
 
 use acks::WaitingAcks;
 pub(super) use acks::join_acks;
+#[cfg(test)]
+pub(crate) use ends::ENDS_MAX;
+use ends::Ends;
 
 use super::env::Env;
 use super::held::Held;
@@ -67,6 +71,7 @@ pub(super) struct Conns {
     /// QUIC connections to run after a batch of datagrams.
     touched: Vec<u64>,
     pub(super) acks: WaitingAcks,
+    pub(super) ends: Ends,
     /// Connections whose ticket's use is being kept.
     strikes: BTreeMap<StrikeId, u64>,
     reports: VecDeque<Report>,
@@ -113,6 +118,7 @@ impl Conns {
             dirty: Vec::new(),
             touched: Vec::new(),
             acks: WaitingAcks::new(),
+            ends: Ends::default(),
             strikes: BTreeMap::new(),
             reports: VecDeque::new(),
             strangers: Strangers::default(),
@@ -189,7 +195,8 @@ impl Conns {
 
     /// Whether there is something to do without the kernel.
     pub(super) fn is_busy(&self) -> bool {
-        !self.ready.is_empty() || !self.dirty.is_empty() || !self.reports.is_empty()
+        let now = !self.ready.is_empty() || !self.dirty.is_empty() || !self.reports.is_empty();
+        now || self.ends.is_waiting()
     }
 
     /// Adds a socket that was accepted or dialled.

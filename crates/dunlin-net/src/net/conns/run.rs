@@ -14,7 +14,7 @@ use crate::stream::{Cx, Step, StreamConn};
 pub(crate) type Handler<'a> = dyn FnMut(NetEvent<&[u8]>) + 'a;
 
 /// Why a connection is run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Cause {
     /// The kernel reports readiness.
     Ready {
@@ -69,12 +69,9 @@ impl Conns {
                 } else {
                     run_quic(quic, cause, env, handler)
                 };
-                if let Some((from, to)) = quic.take_new_ip() {
-                    let admission = &env.config.shared.admission;
-                    admission.moved(from, to, &env.config.limits, &mut env.counters);
-                    if let Some(ticket) = &mut quic.stranger {
-                        self.strangers.move_to(from, to, ticket);
-                    }
+                follow_moved(&mut self.strangers, quic, env);
+                if quic.conn.life().is_over() {
+                    self.ends.count();
                 }
                 // Its timer is armed when it is flushed.
                 mark(&mut self.dirty, serial, &mut quic.dirty);
@@ -85,6 +82,7 @@ impl Conns {
             Step::Gone(cause) => {
                 if let Conn::Stream(tcp) = conn {
                     tcp.report(cause, handler);
+                    self.ends.count();
                 }
                 self.remove(serial, env);
                 return;
@@ -129,6 +127,17 @@ impl Conns {
                 quic.touched = false;
                 self.ready.push(serial);
             }
+        }
+    }
+}
+
+/// Counts a client that moved at its new address.
+fn follow_moved(strangers: &mut Strangers, quic: &mut QuicSlot, env: &mut Env) {
+    if let Some((from, to)) = quic.take_new_ip() {
+        let admission = &env.config.shared.admission;
+        admission.moved(from, to, &env.config.limits, &mut env.counters);
+        if let Some(ticket) = &mut quic.stranger {
+            strangers.move_to(from, to, ticket);
         }
     }
 }
