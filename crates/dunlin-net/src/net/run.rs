@@ -47,7 +47,7 @@ impl Net {
         self.env.tick();
         let waited = self.env.now.saturating_duration_since(before);
         self.newcomers.begin_turn();
-        self.conns.ends.begin_turn();
+        self.conns.ends.begin();
         while let Some((serial, cause)) = self.conns.ends.next() {
             self.conns.run(serial, cause, &mut self.env, handler);
         }
@@ -58,6 +58,7 @@ impl Net {
         }
         for index in 0..self.sources.len() {
             match self.sources.turn(index) {
+                Turn::Accept if self.conns.ends.is_waiting() => {}
                 Turn::Accept => self.accept(index, handler),
                 Turn::Receive => udp::receive(self, index, handler),
                 Turn::Nothing => {}
@@ -129,12 +130,10 @@ impl Net {
                     writable,
                     hup,
                 };
-                let serial = token.0 as u64;
-                if hup && self.conns.ends.is_full() {
-                    self.conns.ends.wait(serial, cause);
-                    continue;
+                let (serial, count) = (token.0 as u64, self.conns.len());
+                if !(hup && self.conns.ends.wait(serial, cause, count)) {
+                    self.conns.run(serial, cause, &mut self.env, handler);
                 }
-                self.conns.run(serial, cause, &mut self.env, handler);
             } else if let Some(source) = self.sources.on_event(token, readable, writable) {
                 udp::unblock(self, source);
             }
@@ -235,6 +234,7 @@ impl Net {
     }
 
     fn run_timers(&mut self, handler: &mut Handler<'_>) {
+        self.conns.ends.begin();
         // Bounded by what is due now, so that a deadline that is armed for the
         // past cannot hold the loop.
         for _ in 0..self.conns.timer_entries() {

@@ -1,46 +1,60 @@
 //! How many connections end in one turn. To end one takes some tens of microseconds,
 //! its owner's part included; when thousands go at once, those that stay get turns in
-//! between.
+//! between. Who comes waits until they have ended, so that a client that went and is
+//! back finds what it sent before taken.
 
 use std::collections::VecDeque;
 
 use super::Cause;
 
-/// Connections that end in a turn; a batch of datagrams may end more.
+/// Connections that end in a turn because of what came from the network, where a batch
+/// of datagrams may end more, and as many whose time is over.
 pub(crate) const ENDS_MAX: usize = 16;
 
 /// Connections that end.
 #[derive(Debug, Default)]
 pub(in super::super) struct Ends {
-    in_turn: usize,
-    /// Connections whose peers have gone, for later turns. A peer goes once, so that
-    /// there are about as many as connections.
+    /// In this part of the turn.
+    ended: usize,
+    /// Connections whose peers have gone, for later turns; some have ended since.
     later: VecDeque<(u64, Cause)>,
 }
 
 impl Ends {
-    pub(in super::super) const fn begin_turn(&mut self) {
-        self.in_turn = 0;
+    /// A turn begins, or the part of it that runs timers: a crowd that goes does not
+    /// hold up those.
+    pub(in super::super) const fn begin(&mut self) {
+        self.ended = 0;
     }
 
     /// One more has ended.
     pub(super) const fn count(&mut self) {
-        self.in_turn += 1;
+        self.ended += 1;
     }
 
     /// Whether others have to wait for the next turn.
     pub(in super::super) const fn is_full(&self) -> bool {
-        self.in_turn >= ENDS_MAX
+        self.ended >= ENDS_MAX
     }
 
     /// Whether some wait.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in super::super) fn is_waiting(&self) -> bool {
         !self.later.is_empty()
     }
 
-    /// The peer of this connection has gone: it is run in a later turn.
-    pub(in super::super) fn wait(&mut self, serial: u64, cause: Cause) {
-        self.later.push_back((serial, cause));
+    /// The peer of this connection has gone. Returns whether it is to be run in a later
+    /// turn: `connections` are there, and no more than that wait.
+    pub(in super::super) fn wait(
+        &mut self,
+        serial: u64,
+        cause: Cause,
+        connections: usize,
+    ) -> bool {
+        let waits = self.is_full() && self.later.len() < connections;
+        if waits {
+            self.later.push_back((serial, cause));
+        }
+        waits
     }
 
     /// The next that waits, as long as this turn takes more.

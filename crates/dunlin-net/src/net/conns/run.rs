@@ -61,6 +61,8 @@ impl Conns {
             }
             Conn::Quic(quic) => {
                 let unknown = quic.stranger.is_some();
+                // When its time is over, it goes.
+                let lived = !quic.conn.life().is_over() || matches!(cause, Cause::Timer);
                 let step = if unknown {
                     run_quic(quic, cause, env, &mut |event| {
                         bytes += event.kind.payload_len();
@@ -70,7 +72,7 @@ impl Conns {
                     run_quic(quic, cause, env, handler)
                 };
                 follow_moved(&mut self.strangers, quic, env);
-                if quic.conn.life().is_over() {
+                if lived && quic.conn.life().is_over() {
                     self.ends.count();
                 }
                 // Its timer is armed when it is flushed.
