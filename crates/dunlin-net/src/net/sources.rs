@@ -431,6 +431,12 @@ impl Sources {
         })
     }
 
+    /// Whether datagrams have gathered.
+    pub(super) fn is_unsent(&self) -> bool {
+        let mut ports = self.list.iter().filter_map(Source::port);
+        ports.any(UdpPort::is_unsent)
+    }
+
     /// Sends what has gathered at the UDP sockets. Returns whether the way from
     /// here was gone for any of it.
     pub(super) fn flush(&mut self, counters: &mut Counters) -> bool {

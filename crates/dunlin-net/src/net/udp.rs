@@ -46,10 +46,15 @@ impl Net {
         let mut listed = self.conns.take_dirty();
         if !listed.is_empty() {
             self.env.tick();
-            conns::join_acks(&mut self.conns, &mut listed, &self.env);
         }
         for serial in listed.drain(..) {
             flush_one(self, serial);
+        }
+        if self.sources.is_unsent() {
+            conns::join_acks(&mut self.conns, &mut listed, &self.env);
+            for serial in listed.drain(..) {
+                flush_one(self, serial);
+            }
         }
         self.conns.put_dirty(listed);
         send_gathered(self);

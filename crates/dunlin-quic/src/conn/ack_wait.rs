@@ -9,10 +9,10 @@
 //! nanosecond. The delay, which peers may change (draft-ietf-quic-ack-frequency),
 //! is seen when a packet comes to a connection that has nothing else to wait for.
 //!
-//! Where acknowledgements have waited in vain lately, they do not wait: the turn that
-//! read the packet sends one, with what other connections send, and no timer wakes it
-//! for that. Something to say within the delay, or another packet, shows that waiting
-//! is worth it again.
+//! Where acknowledgements have waited in vain lately, they need not wait: one leaves
+//! with the next datagrams of other connections, or alone in the turn that read the
+//! packet if others send little, and no timer wakes the loop for it. Something to say
+//! within the delay, or another packet, shows that waiting is worth it again.
 
 use core::fmt;
 use core::time::Duration;
@@ -36,7 +36,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// the owner may have an answer that takes it along.
 const EARLY_PART: u32 = 4;
 
-/// Acknowledgements in a row that nothing took along, after which they do not wait.
+/// Acknowledgements in a row that nothing took along, after which they need not wait.
 const LONELY_MIN: u8 = 4;
 
 /// What is known of it.
@@ -47,7 +47,7 @@ pub(super) struct AckWait {
     due: Option<StdInstant>,
     /// Acknowledgements in a row that nothing took along, up to [`LONELY_MIN`].
     lonely: u8,
-    /// Until when the last one, which did not wait, could have waited.
+    /// Until when the last one, which did not wait so long, could have waited.
     spared: Option<StdInstant>,
 }
 
@@ -108,38 +108,26 @@ impl AckWait {
         }
     }
 
-    /// A connection is about to transmit: has its acknowledgement not wait, if waiting
-    /// was in vain lately. Returns what [`AckWait::sent`] wants to know.
-    pub(super) fn before_sending(&mut self, proto: &mut Connection) -> BeforeSending {
-        let timeout = proto.poll_timeout();
-        if self.lonely < LONELY_MIN || self.due.is_none() || self.due != timeout {
-            return BeforeSending { timeout };
-        }
-        if let Some(due) = self.due.take() {
-            self.spared = Some(due);
-            proto.handle_timeout(due);
-        }
-        BeforeSending {
-            timeout: proto.poll_timeout(),
-        }
+    /// Whether it is likely to wait in vain.
+    const fn is_lonely(&self) -> bool {
+        self.lonely >= LONELY_MIN
     }
 
-    /// What was due has left. If that was more than an acknowledgement, quinn-proto
-    /// wants to be woken sooner than before: the other may be lost.
-    pub(super) fn sent(&mut self, before: BeforeSending, now: StdInstant, proto: &mut Connection) {
-        let timeout = proto.poll_timeout();
+    /// What was due has left. If that was more than an acknowledgement, quinn-proto,
+    /// which wanted to be woken at `before`, wants to be at `timeout` now, which is
+    /// sooner: the other may be lost.
+    pub(super) fn sent(
+        &mut self,
+        before: Option<StdInstant>,
+        timeout: Option<StdInstant>,
+        now: StdInstant,
+    ) {
         self.judge(timeout);
-        let sooner = timeout.is_some_and(|at| before.timeout.is_none_or(|before| at < before));
+        let sooner = timeout.is_some_and(|at| before.is_none_or(|before| at < before));
         if sooner && self.spared.take_if(|until| now < *until).is_some() {
             self.lonely = 0;
         }
     }
-}
-
-/// How a connection was before it transmitted.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BeforeSending {
-    timeout: Option<StdInstant>,
 }
 
 /// The acknowledgement of a connection that waits.
@@ -168,15 +156,29 @@ impl<'a> AcksMut<'a> {
     /// From when on it may leave with datagrams of other connections; `None`: there
     /// is none.
     pub fn early_from(&mut self, clock: &Clock) -> Option<Instant> {
+        let due = self.due()?;
+        let part = match self.wait.is_lonely() {
+            true => self.wait.delay,
+            false => self.wait.delay / EARLY_PART,
+        };
+        Some(clock.from_std(due.checked_sub(part)?))
+    }
+
+    /// How long it may wait, if that is likely to be in vain.
+    pub fn in_vain(&mut self) -> Option<Duration> {
+        (self.wait.is_lonely() && self.due().is_some()).then_some(self.wait.delay)
+    }
+
+    fn due(&mut self) -> Option<StdInstant> {
         let due = self.wait.due;
-        let due = due.filter(|at| self.proto.poll_timeout() == Some(*at))?;
-        let early = due.checked_sub(self.wait.delay / EARLY_PART)?;
-        Some(clock.from_std(early))
+        due.filter(|at| self.proto.poll_timeout() == Some(*at))
     }
 
     /// Has the next transmission carry it. Nothing else is due at that time.
     pub fn leave(&mut self) {
+        let was_lonely = self.wait.is_lonely();
         if let Some(due) = self.wait.end(self.proto.poll_timeout()) {
+            self.wait.spared = was_lonely.then_some(due);
             self.proto.handle_timeout(due);
         }
     }

@@ -19,6 +19,8 @@ pub struct Transmitted {
     /// Streams that the peer takes no more of, with the bytes that wait, and
     /// with 0 those that go on.
     pub blocked: Vec<(StreamId, usize)>,
+    /// Datagrams left.
+    pub any: bool,
     /// There may be more.
     pub more: bool,
 }
@@ -48,7 +50,7 @@ impl QuicConn {
             repeats.send(now, port, counters);
         }
         send_again(&mut self.path, port, counters);
-        let before = self.ack_wait.before_sending(&mut self.proto);
+        let before = self.proto.poll_timeout();
         while !port.is_blocked() && transmits < TRANSMITS_MAX {
             // Datagrams are not sent again when the server refuses early data.
             if !self.streams.is_in_flight() {
@@ -79,7 +81,8 @@ impl QuicConn {
                 counters.datagrams_unproved += 1;
             }
         }
-        self.ack_wait.sent(before, std_now, &mut self.proto);
+        self.ack_wait
+            .sent(before, self.proto.poll_timeout(), std_now);
         challenge_again(&mut self.path, port, counters);
         self.answer.flushed(transmits, self.life.is_confirmed());
         if self.life.is_open() {
@@ -93,6 +96,7 @@ impl QuicConn {
         Some(Transmitted {
             left,
             blocked: counted(self.streams.take_blocked_news(), counters),
+            any: transmits > 0,
             more: transmits == TRANSMITS_MAX,
         })
     }

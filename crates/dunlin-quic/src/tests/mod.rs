@@ -19,7 +19,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 use crate::datagram::{Datagram, DatagramSender, Transmit};
 use crate::{
-    ClientTls, Clock, Counters, Cx, Dial, EndpointKeys, Handled, QuicConn, QuicEndpoint,
+    AcksMut, ClientTls, Clock, Counters, Cx, Dial, EndpointKeys, Handled, QuicConn, QuicEndpoint,
     QuicLimits, QuicSettings, QuicTuning, ServerTls, ServerTlsOptions, UsedTokens,
 };
 
@@ -213,6 +213,10 @@ impl Side {
         let mut port = Port::default();
         loop {
             conn.exchange(&mut self.endpoint);
+            let mut acks = AcksMut::of(conn);
+            if acks.in_vain().is_some() {
+                acks.leave();
+            }
             let mut buf = Vec::new();
             let sent = conn.transmit(&self.clock, now, &mut port, &mut buf, &mut self.counters);
             if !sent.is_some_and(|sent| sent.more) {

@@ -4,7 +4,7 @@ use dunlin_base::transport::CloseCause;
 
 use super::super::env::Env;
 use super::super::sources::Sources;
-use super::acks::note_ack;
+use super::acks::{free_ack, note_ack};
 use super::{Conn, Conns, Report, mark};
 use crate::port::PortOf;
 
@@ -44,8 +44,12 @@ impl Conns {
         let (counters, buf) = (&mut env.counters, &mut env.scratch.udp_out);
         let mut port = PortOf { port, serial };
         let conn = quic.conn.id();
+        free_ack(&self.senders, serial, quic, now);
         let transmitted = quic.conn.transmit(clock, now, &mut port, buf, counters);
         if let Some(transmitted) = transmitted {
+            if transmitted.any {
+                self.senders.note(serial, now);
+            }
             if transmitted.more {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
             }

@@ -23,7 +23,7 @@ pub use commands::ConnMut;
 pub use detach::DetachedConn;
 pub(super) use run::{Cause, Handler};
 
-use acks::WaitingAcks;
+use acks::{Senders, WaitingAcks};
 pub(super) use acks::join_acks;
 #[cfg(test)]
 pub(crate) use ends::ENDS_MAX;
@@ -71,6 +71,7 @@ pub(super) struct Conns {
     /// QUIC connections to run after a batch of datagrams.
     touched: Vec<u64>,
     pub(super) acks: WaitingAcks,
+    senders: Senders,
     pub(super) ends: Ends,
     /// Connections whose ticket's use is being kept.
     strikes: BTreeMap<StrikeId, u64>,
@@ -118,6 +119,7 @@ impl Conns {
             dirty: Vec::new(),
             touched: Vec::new(),
             acks: WaitingAcks::new(),
+            senders: Senders::default(),
             ends: Ends::default(),
             strikes: BTreeMap::new(),
             reports: VecDeque::new(),
