@@ -64,6 +64,28 @@ fn peers_that_go_at_once_over_tcp() {
     assert_eq!(server.net.connections(), 1);
 }
 
+/// What a client sent before it went is taken before what it sends when it is back.
+#[test]
+fn who_is_back_at_once_comes_after_what_went() {
+    let mut server = Side::new(NetLimits::default());
+    let addr = server.net.listen(listen_on(Transport::Tcp)).unwrap();
+    let crowd: Vec<_> = (0..CROWD)
+        .map(|_| TcpStream::connect(addr).unwrap())
+        .collect();
+    while opened(&server) < CROWD {
+        server.poll();
+    }
+    for mut client in crowd {
+        client.write_all(b"bye").unwrap();
+    }
+    let _back = TcpStream::connect(addr).unwrap();
+    while opened(&server) == CROWD {
+        server.poll();
+    }
+    assert_eq!(server.received_len(StreamId::CONTROL), 3 * CROWD);
+    assert_eq!(closed(&server), CROWD);
+}
+
 /// So many clients over QUIC, connected, which ask for signs of life.
 fn over_quic(count: usize) -> (Pair, Vec<ConnId>) {
     let mut pair = Pair::new();
