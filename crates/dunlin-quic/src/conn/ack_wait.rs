@@ -114,14 +114,14 @@ impl AckWait {
     }
 
     /// What was due has left. If that was more than an acknowledgement, quinn-proto,
-    /// which wanted to be woken at `before`, wants to be at `timeout` now, which is
-    /// sooner: the other may be lost.
+    /// which wanted to be woken at `before`, wants to be sooner: the other may be lost.
     pub(super) fn sent(
         &mut self,
         before: Option<StdInstant>,
-        timeout: Option<StdInstant>,
         now: StdInstant,
+        proto: &mut Connection,
     ) {
+        let timeout = proto.poll_timeout();
         self.judge(timeout);
         let sooner = timeout.is_some_and(|at| before.is_none_or(|before| at < before));
         if sooner && self.spared.take_if(|until| now < *until).is_some() {

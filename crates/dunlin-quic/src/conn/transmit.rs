@@ -19,10 +19,22 @@ pub struct Transmitted {
     /// Streams that the peer takes no more of, with the bytes that wait, and
     /// with 0 those that go on.
     pub blocked: Vec<(StreamId, usize)>,
-    /// Datagrams left.
-    pub any: bool,
-    /// There may be more.
-    pub more: bool,
+    /// How often datagrams left.
+    transmits: usize,
+}
+
+impl Transmitted {
+    /// Whether datagrams left.
+    #[must_use]
+    pub const fn has_any(&self) -> bool {
+        self.transmits > 0
+    }
+
+    /// Whether there may be more.
+    #[must_use]
+    pub const fn has_more(&self) -> bool {
+        self.transmits == TRANSMITS_MAX
+    }
 }
 
 impl QuicConn {
@@ -81,8 +93,7 @@ impl QuicConn {
                 counters.datagrams_unproved += 1;
             }
         }
-        self.ack_wait
-            .sent(before, self.proto.poll_timeout(), std_now);
+        self.ack_wait.sent(before, std_now, &mut self.proto);
         challenge_again(&mut self.path, port, counters);
         self.answer.flushed(transmits, self.life.is_confirmed());
         if self.life.is_open() {
@@ -96,8 +107,7 @@ impl QuicConn {
         Some(Transmitted {
             left,
             blocked: counted(self.streams.take_blocked_news(), counters),
-            any: transmits > 0,
-            more: transmits == TRANSMITS_MAX,
+            transmits,
         })
     }
 

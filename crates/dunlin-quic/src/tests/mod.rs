@@ -219,7 +219,7 @@ impl Side {
             }
             let mut buf = Vec::new();
             let sent = conn.transmit(&self.clock, now, &mut port, &mut buf, &mut self.counters);
-            if !sent.is_some_and(|sent| sent.more) {
+            if !sent.is_some_and(|sent| sent.has_more()) {
                 break;
             }
         }

@@ -27,9 +27,9 @@ impl Ends {
         self.ended = 0;
     }
 
-    /// One more has ended.
-    pub(super) const fn count(&mut self) {
-        self.ended += 1;
+    /// One more was run, and ends or not.
+    pub(super) fn count_if(&mut self, ends: bool) {
+        self.ended += usize::from(ends);
     }
 
     /// Whether others have to wait for the next turn.

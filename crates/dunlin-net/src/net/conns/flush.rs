@@ -47,10 +47,10 @@ impl Conns {
         free_ack(&self.senders, serial, quic, now);
         let transmitted = quic.conn.transmit(clock, now, &mut port, buf, counters);
         if let Some(transmitted) = transmitted {
-            if transmitted.any {
+            if transmitted.has_any() {
                 self.senders.note(serial, now);
             }
-            if transmitted.more {
+            if transmitted.has_more() {
                 mark(&mut self.dirty, serial, &mut quic.dirty);
             }
             for (stream, bytes) in transmitted.blocked {

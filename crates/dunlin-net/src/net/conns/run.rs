@@ -29,6 +29,13 @@ pub(crate) enum Cause {
     Timer,
 }
 
+impl Cause {
+    /// Whether the peer has ended it.
+    const fn is_end(self) -> bool {
+        matches!(self, Self::Ready { hup: true, .. })
+    }
+}
+
 impl Conns {
     /// Runs a connection and does what it asks for.
     pub(crate) fn run(
@@ -55,6 +62,9 @@ impl Conns {
                 };
                 let proxy = tcp.is_proxy.then(|| tcp.addr().ip());
                 let step = run_stream(tcp, cause, &mut cx);
+                // Its owner ends one whose peer has ended it.
+                let ends = cause.is_end() || matches!(step, Step::Gone(_));
+                self.ends.count_if(ends);
                 bytes = cx.delivered;
                 follow(&mut self.strangers, proxy, tcp);
                 (step, tcp.is_handshaking(), tcp.stranger.is_some())
@@ -72,9 +82,7 @@ impl Conns {
                     run_quic(quic, cause, env, handler)
                 };
                 follow_moved(&mut self.strangers, quic, env);
-                if lived && quic.conn.life().is_over() {
-                    self.ends.count();
-                }
+                self.ends.count_if(lived && quic.conn.life().is_over());
                 // Its timer is armed when it is flushed.
                 mark(&mut self.dirty, serial, &mut quic.dirty);
                 (step, quic.conn.life().is_handshaking(), unknown)
@@ -84,7 +92,6 @@ impl Conns {
             Step::Gone(cause) => {
                 if let Conn::Stream(tcp) = conn {
                     tcp.report(cause, handler);
-                    self.ends.count();
                 }
                 self.remove(serial, env);
                 return;
