@@ -11,7 +11,7 @@ ARGS ?=
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
 	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report deb deb-test container \
-	container-test helm-test page-test sink-test
+	container-test helm-test page-test publish-check sink-test
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -159,6 +159,9 @@ container-test: ## unpack that image and run the broker in it as its user (root)
 helm-test: ## lint the Helm chart, and check what it renders (needs helm and kubernetes-validate)
 	$(CARGO) build --package dunlin
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/package/helm.sh
+
+publish-check: ## package every crate and all but upload it, in the order of their dependencies
+	$(CARGO) publish --workspace --dry-run --no-verify $(ARGS)
 
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
 	scripts/mcu/size.sh
