@@ -50,6 +50,7 @@ ASKED = {
     "delete-clients-id": {"path": "api/client", "query": {"why": "tests"}},
     "get-sessions": {"query": {"connected": "true"}},
     "get-sessions-id-subscriptions": {"path": "api/client"},
+    "get-sessions-id-rights": {"path": "api/client", "query": {"topic": "t/1"}},
     "get-receivers": {"query": {"topic": "t/1"}},
     "get-retained-topic": {"path": "t/1"},
     "delete-retained": {"query": {"filter": "t/#"}},

@@ -51,7 +51,7 @@ use levels::{Levels, Name, Names};
 pub use decided::{DECIDED_BYTES_MAX, DECIDED_MAX, WhenDown};
 pub(crate) use decided::{Decided, Decision};
 pub(crate) use own::{Actor, OwnLimits};
-pub use own::{OWN_GROUPS_MAX, OWN_RULES_BYTES_MAX, OWN_RULES_MAX, OwnRules};
+pub use own::{Grounds, OWN_GROUPS_MAX, OWN_RULES_BYTES_MAX, OWN_RULES_MAX, OwnRules};
 
 /// Most `topic` and `pattern` lines of one list.
 pub const RULES_MAX: usize = 1_000_000;

@@ -88,7 +88,7 @@ impl OwnRules {
             ..Self::default()
         };
         let mut rules = 0;
-        for line in text.lines() {
+        for (line, number) in text.lines().zip(1..) {
             if line == "open" {
                 own.is_open = true;
             } else if let Some(group) = line.strip_prefix("group ") {
@@ -100,7 +100,7 @@ impl OwnRules {
                     .ok_or_else(|| AclErrorKind::Limit(quote(limit)))?;
             } else {
                 rules += 1;
-                own.rules.push(Rule::parse(line, true, 0)?);
+                own.rules.push(Rule::parse(line, true, number)?);
             }
         }
         match rules > OWN_RULES_MAX || own.groups.len() > OWN_GROUPS_MAX {
@@ -125,6 +125,12 @@ impl OwnRules {
         &self.text
     }
 
+    /// A line of the text, by its number.
+    fn line(&self, number: u32) -> &str {
+        let index = usize::try_from(number).unwrap_or(0).saturating_sub(1);
+        self.text.lines().nth(index).unwrap_or_default()
+    }
+
     fn decide(
         &self,
         user: Option<&str>,
@@ -145,6 +151,33 @@ impl OwnRules {
     }
 }
 
+/// What decides whether a client may do something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Grounds {
+    /// Only the server publishes there.
+    Reserved,
+    /// This line of the access list.
+    Line(u32),
+    /// This rule, which what vouches for the client brought.
+    Own(Box<str>),
+    /// A server, which was asked.
+    Asked,
+    /// A server that is yet to be asked.
+    Unasked,
+    /// No line and no rule is about it.
+    Nothing,
+    /// It is the server's own, or its user is gone or not proved yet.
+    Standing,
+}
+
+/// The line that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deciding {
+    Listed(u32),
+    Own(u32),
+}
+
 /// Who wants to do something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Actor<'a> {
@@ -162,16 +195,39 @@ impl Access {
     /// What the rules say of this. Rules of a client count as lines of the access list
     /// that only it has. Where a server is asked it decides on what no line is about.
     pub(crate) fn decide(&self, who: Actor<'_>, action: Action, topic: &str) -> Decision {
+        self.weigh(who, action, topic).0
+    }
+
+    /// As [`Access::decide`], with what decides.
+    pub(crate) fn explain(
+        &self,
+        who: Actor<'_>,
+        action: Action,
+        topic: &str,
+    ) -> (Decision, Grounds) {
+        let (decision, by) = self.weigh(who, action, topic);
+        let grounds = match (by, who.rules) {
+            (Some(Deciding::Listed(line)), _) => Grounds::Line(line),
+            (Some(Deciding::Own(line)), Some(own)) => Grounds::Own(own.line(line).into()),
+            _ => Grounds::Nothing,
+        };
+        (decision, grounds)
+    }
+
+    fn weigh(&self, who: Actor<'_>, action: Action, topic: &str) -> (Decision, Option<Deciding>) {
+        use Deciding::{Listed, Own};
         let groups = who.rules.map_or(&[][..], |own| &own.groups);
         let listed = |acl: &Acl| acl.decide_in(who.user, who.client_id, groups, action, topic);
         let owned = |own: &OwnRules| own.decide(who.user, who.client_id, action, topic);
         let rules = who.rules.filter(|own| !own.is_open);
         match (self.acl.as_deref().map(listed), rules.map(owned)) {
-            (Some(Err(Some(_))), _) | (_, Some(Err(Some(_)))) => Decision::Denied,
-            (Some(Ok(_)), _) | (_, Some(Ok(_))) => Decision::Allowed,
-            _ if self.asks.is_some() => Decision::Open,
-            (None, None) => Decision::Allowed,
-            _ => Decision::Denied,
+            (Some(Err(Some(line))), _) => (Decision::Denied, Some(Listed(line))),
+            (_, Some(Err(Some(line)))) => (Decision::Denied, Some(Own(line))),
+            (Some(Ok(line)), _) => (Decision::Allowed, Some(Listed(line))),
+            (_, Some(Ok(line))) => (Decision::Allowed, Some(Own(line))),
+            _ if self.asks.is_some() => (Decision::Open, None),
+            (None, None) => (Decision::Allowed, None),
+            _ => (Decision::Denied, None),
         }
     }
 }
@@ -218,6 +274,13 @@ mod tests {
             );
             assert!(free.allows(who(None), action, topic));
         }
+        let why = |topic| listed.explain(who(Some(&own)), Action::Receive, topic);
+        let rule = |text: &str| Grounds::Own(text.into());
+        assert_eq!(why("d/secret"), (Decision::Denied, Grounds::Line(3)));
+        assert_eq!(why("d/x"), (Decision::Denied, rule("deny d/x")));
+        assert_eq!(why("d/y"), (Decision::Allowed, rule("read d/#")));
+        assert_eq!(why("mine"), (Decision::Allowed, Grounds::Line(2)));
+        assert_eq!(why("other"), (Decision::Denied, Grounds::Nothing));
         // Nothing at all is allowed by no rule.
         let none = OwnRules::parse("").expect("valid");
         assert!(!free.allows(who(Some(&none)), Action::Publish, "d/c"));

@@ -30,6 +30,7 @@ pub(crate) fn handle(own: &mut Owners, number: u64, request: Request) {
             after,
             limit,
         } => sessions::subscriptions(own, &client_id, after.as_deref().unwrap_or(""), limit),
+        Request::Rights { client_id, topic } => sessions::rights(own, &client_id, &topic),
         Request::Receivers { topic, limit } => sessions::receivers(own, &topic, limit),
         Request::Retained {
             filter,

@@ -1,11 +1,12 @@
 //! Sessions and their subscriptions, for operators: listed, ended; and who would get a
 //! message.
 
-use dunlin_base::{QoS, Text};
+use dunlin_base::{QoS, Text, topic};
 
-use crate::access::Action;
+use crate::access::{Action, Grounds};
 use crate::control::values::{
-    ClientView, Ending, Page, Place, ReceiverView, Reply, SessionFilter, SubscriptionView,
+    ClientView, Ending, Page, Place, ReceiverView, Reply, RightView, SessionFilter,
+    SubscriptionView,
 };
 use crate::front;
 use crate::ids::SessionIdx;
@@ -97,6 +98,30 @@ fn shown(filter: Text, it: &Subscribed) -> SubscriptionView {
 
 fn qos(it: &Subscribed) -> QoS {
     QoS::from_u8(it.options & 3).unwrap_or_default()
+}
+
+/// What a session may do with a topic, or filter.
+pub(super) fn rights(own: &Owners, client_id: &str, name: &str) -> Reply {
+    let session = own.sessions.find(client_id);
+    let session = session.and_then(|s| own.sessions.get(s));
+    let is_filter = topic::validate_name(name).is_err();
+    let right = |session: &Session, action: Action| {
+        let (allowed, grounds) = match action == Action::Publish && own.is_reserved(name) {
+            true => (false, Grounds::Reserved),
+            false => session.explain(&own.access, action, name),
+        };
+        RightView {
+            action,
+            allowed,
+            grounds,
+        }
+    };
+    Reply::Rights(session.map(|session| {
+        let actions = [Action::Subscribe, Action::Publish, Action::Receive];
+        let actions = actions.into_iter();
+        let asked = actions.filter(|action| !is_filter || *action == Action::Subscribe);
+        asked.map(|action| right(session, action)).collect()
+    }))
 }
 
 /// Sessions of this shard that would get a message; the members of a shared

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use dunlin_base::transport::Peer;
 use dunlin_base::{AddrRange, ConnId, Message, QoS, Text};
 
+use crate::access::{Action, Grounds};
 use crate::bans::Bans;
 pub use crate::queues::addresses::of_queue as queue_address;
 pub use crate::queues::orders::{
@@ -74,6 +75,13 @@ pub enum Request {
         after: Option<Text>,
         /// Most rows.
         limit: usize,
+    },
+    /// What this client may do. Answered by [`Reply::Rights`].
+    Rights {
+        /// The client identifier.
+        client_id: Text,
+        /// Topic, or filter.
+        topic: Text,
     },
     /// Which sessions of this shard would get a message of this topic. Answered by
     /// [`Reply::Receivers`].
@@ -168,6 +176,8 @@ pub enum Reply {
     /// Subscriptions of a client, and the last filter where there may be more;
     /// `None`: it is not here.
     Subscriptions(Option<(Vec<SubscriptionView>, Option<Text>)>),
+    /// What a client may do; `None`: it is not here.
+    Rights(Option<Vec<RightView>>),
     /// Sessions of this shard that get a message, and how many they are.
     Receivers {
         /// The first ones.
@@ -230,6 +240,17 @@ pub struct Page<T> {
     pub rows: Vec<T>,
     /// Where to go on; a page may have no rows and be followed by others.
     pub next: Option<Place>,
+}
+
+/// Whether a client may do something.
+#[derive(Clone, Debug)]
+pub struct RightView {
+    /// What.
+    pub action: Action,
+    /// Whether it may.
+    pub allowed: bool,
+    /// What decides.
+    pub grounds: Grounds,
 }
 
 /// Which clients are meant: those to which all that is given applies.

@@ -10,7 +10,7 @@ use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, Text};
 use dunlin_store::SessionKey;
 
-use crate::access::{Access, Action, Actor, Decided, Decision, OwnRules};
+use crate::access::{Access, Action, Actor, Decided, Decision, Grounds, OwnRules};
 use crate::auth::By;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::holders::Charge;
@@ -262,14 +262,33 @@ impl SessionCore {
         match self.standing {
             Standing::Gone | Standing::Unproved => Decision::Denied,
             Standing::Server => Decision::Allowed,
+            Standing::Open | Standing::Listed => access.decide(self.actor(), action, topic),
+        }
+    }
+
+    /// As [`SessionCore::may`], with what decides.
+    pub(crate) fn explain(&self, access: &Access, action: Action, topic: &str) -> (bool, Grounds) {
+        match self.standing {
+            Standing::Gone | Standing::Unproved => (false, Grounds::Standing),
+            Standing::Server => (true, Grounds::Standing),
             Standing::Open | Standing::Listed => {
-                let who = Actor {
-                    user: self.user.as_deref(),
-                    client_id: &self.client_id,
-                    rules: self.rules.as_deref(),
-                };
-                access.decide(who, action, topic)
+                match access.explain(self.actor(), action, topic) {
+                    (Decision::Open, _) if action == Action::Receive => (true, Grounds::Nothing),
+                    (Decision::Open, _) => match self.said(action, topic) {
+                        Some(allowed) => (allowed, Grounds::Asked),
+                        None => (false, Grounds::Unasked),
+                    },
+                    (decision, grounds) => (decision == Decision::Allowed, grounds),
+                }
             }
+        }
+    }
+
+    fn actor(&self) -> Actor<'_> {
+        Actor {
+            user: self.user.as_deref(),
+            client_id: &self.client_id,
+            rules: self.rules.as_deref(),
         }
     }
 

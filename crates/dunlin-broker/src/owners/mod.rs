@@ -229,7 +229,7 @@ impl Owners {
     }
 
     /// Whether only the server publishes to a topic.
-    fn is_reserved(&self, topic: &str) -> bool {
+    pub(crate) fn is_reserved(&self, topic: &str) -> bool {
         let topics = &self.config.topics;
         access::is_reserved(topic) || (topics.sparkplug && topic.starts_with(CERTIFICATES))
     }

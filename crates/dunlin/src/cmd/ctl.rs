@@ -149,12 +149,16 @@ impl Session {
                 topic,
                 client,
             }) => {
-                let user = Some(user).filter(|user| user != "-");
-                self.list(&RIGHTS, None, |_| Request::Rights {
-                    user: user.clone(),
-                    client_id: client.clone(),
-                    topic: topic.clone(),
-                })
+                let client_id = client.unwrap_or_default();
+                let request = match user {
+                    None => Request::ClientRights { client_id, topic },
+                    Some(user) => Request::Rights {
+                        user: Some(user).filter(|user| user != "-"),
+                        client_id,
+                        topic,
+                    },
+                };
+                self.list(&RIGHTS, None, |_| request.clone())
             }
             Command::Bans => self.list(&BANS, None, |page| Request::Bans { page }),
             order => self.order_of(order),

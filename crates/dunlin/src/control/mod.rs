@@ -18,6 +18,7 @@ mod inventory;
 pub mod plane;
 mod queues;
 mod requests;
+mod rights;
 mod running;
 pub(crate) mod sessions;
 pub(crate) mod tokens;

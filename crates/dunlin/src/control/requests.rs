@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use super::audit::Who;
 use super::plane::{Outcome, Plane, absolute};
 use super::values::{Code, Failure, Reply, Request, Role, Status};
-use super::{bans, bearers, bridges, clients, drain, inventory, queues, running, sessions, topics};
+use super::{
+    bans, bearers, bridges, clients, drain, inventory, queues, rights, running, sessions, topics,
+};
 use crate::store::json::Writer;
 
 impl Plane {
@@ -76,7 +78,8 @@ impl Plane {
                 user,
                 client_id,
                 topic,
-            } => running::rights(self, user.as_deref(), client_id, topic),
+            } => rights::of_user(self, user.as_deref(), client_id, topic),
+            Request::ClientRights { client_id, topic } => rights::of_client(self, client_id, topic),
             Request::Drain {
                 rate,
                 server,

@@ -1,14 +1,11 @@
-//! The broker's own settings while it runs: read again, shown, changed; users and rules,
+//! The broker's own settings while it runs: read again, shown, changed; users,
 //! but no passwords.
 
 use std::sync::PoisonError;
 
-use dunlin_base::{Text, topic};
-use dunlin_broker::access::Action;
-
 use super::plane::{Outcome, Plane, checked};
 use super::topics::bad;
-use super::values::{Code, Failure, Page, PageOf, Reply, Right, Setting, User};
+use super::values::{Code, Failure, Page, PageOf, Reply, Setting, User};
 use crate::causes::sentence;
 use crate::config::Config;
 
@@ -103,54 +100,4 @@ pub(super) fn users(plane: &Plane, page: &PageOf) -> Outcome {
     let next = rows.last().filter(|_| rows.len() == limit);
     let next = next.map(|user| user.name.clone());
     Ok(Reply::Users(Page { rows, next }))
-}
-
-/// What the rules let a client do with a topic or filter, and which line says so.
-pub(super) fn rights(plane: &Plane, user: Option<&str>, client_id: &str, name: &str) -> Outcome {
-    topic::validate_filter(name).map_err(|error| bad(format!("{name:?}: {error}")))?;
-    let access = plane.reloader.access();
-    let name = Text::from(name);
-    let is_filter = topic::validate_name(&name).is_err();
-    let actions = [
-        ("subscribe", Action::Subscribe),
-        ("publish", Action::Publish),
-        ("receive", Action::Receive),
-    ];
-    let asked = actions
-        .into_iter()
-        .filter(|(_, action)| !is_filter || *action == Action::Subscribe);
-    // Where no line decides.
-    let open = |asked: Action, otherwise: Result<String, String>| match access.asks {
-        None => otherwise,
-        Some(_) if asked == Action::Receive => {
-            Ok("no line is about it, and no server is asked".to_owned())
-        }
-        Some(_) => Err("no line is about it: the server of auth.topics decides".to_owned()),
-    };
-    let rows = asked.map(|(action, asked)| {
-        let decided = match &access.acl {
-            _ if asked == Action::Publish && dunlin_broker::access::is_reserved(&name) => {
-                Err("only the broker publishes there".to_owned())
-            }
-            None => open(
-                asked,
-                Ok("there is no access list (auth.acl_file)".to_owned()),
-            ),
-            Some(acl) => match acl.decide(user, client_id, asked, &name) {
-                Ok(line) => Ok(format!("line {line} allows it")),
-                Err(Some(line)) => Err(format!("line {line} denies it")),
-                Err(None) => open(asked, Err("no line allows it".to_owned())),
-            },
-        };
-        let allowed = decided.is_ok();
-        let (Ok(why) | Err(why)) = decided;
-        let action = action.to_owned();
-        Right {
-            action,
-            allowed,
-            why,
-        }
-    });
-    let rows = rows.collect();
-    Ok(Reply::Rights(Page { rows, next: None }))
 }

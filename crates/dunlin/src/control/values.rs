@@ -302,6 +302,14 @@ pub enum Request {
         #[serde(default)]
         page: PageOf,
     },
+    /// What a client with a session may do, by the rules and by what its token, or a server
+    /// that was asked, brought. Answered by [`Reply::Rights`].
+    ClientRights {
+        /// Its client identifier.
+        client_id: String,
+        /// Topic, or filter.
+        topic: String,
+    },
     /// What the rules let a client do. Answered by [`Reply::Rights`].
     Rights {
         /// Its user; none: it has not authenticated as one.
@@ -355,6 +363,7 @@ impl Request {
             | Self::Listeners {}
             | Self::Certificates {}
             | Self::Users { .. }
+            | Self::ClientRights { .. }
             | Self::Rights { .. } => Role::Read,
             Self::Disconnect { .. }
             | Self::DeleteSession { .. }

@@ -14,6 +14,7 @@ use dunlin_base::transport::Transport;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::control::{fail, rows};
 use crate::support::{Broker, PATIENCE, run};
 use crate::web::{Answer, Web};
 
@@ -250,7 +251,17 @@ fn a_server_that_is_asked_says_what_clients_may() {
             let answered = client.publish(publish).await;
             let allowed = matches!(answered, Ok(reason) if !reason.is_error());
             assert_eq!(allowed, is_his, "{topic}: {answered:?}");
+            // The order: subscribe, publish, receive.
+            let rights = rows(&broker, &["acl", "explain", "--client", "pump-7", topic]);
+            let why = match is_his {
+                true => "a rule that the client brought allows it: write plant/%u/%c",
+                false => "no line allows it, and no rule that the client brought",
+            };
+            assert_eq!(rights[1]["allowed"], is_his);
+            assert_eq!(rights[1]["why"], why);
         }
+        let gone = ["acl", "explain", "--client", "pump-8", "a"];
+        assert_eq!(fail(&broker, &gone).0, 2);
         client.disconnect().await;
     });
     assert_eq!(asked.load(Ordering::Relaxed), 3);

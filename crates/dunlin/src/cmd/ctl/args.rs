@@ -195,15 +195,20 @@ impl From<Allowed> for Role {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Acl {
-    /// Say what a user may do with a topic or filter, and which line says so.
+    /// Say what a user, or a client that is here, may do with a topic or filter, and what
+    /// decides.
+    #[command(allow_missing_positional = true)]
     Explain {
-        /// The user; - for clients without one.
-        user: String,
+        /// The user; - for clients without one. Without it, what the client of --client may
+        /// do, by what its token or a server brought, too.
+        #[arg(required_unless_present = "client")]
+        user: Option<String>,
         /// The topic, or filter.
+        #[arg(required = true)]
         topic: String,
         /// The client identifier.
-        #[arg(long, default_value = "", value_name = "ID")]
-        client: String,
+        #[arg(long, value_name = "ID")]
+        client: Option<String>,
     },
 }
 

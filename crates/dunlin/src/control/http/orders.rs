@@ -231,6 +231,14 @@ pub(super) struct Rights {
     topic: String,
 }
 
+/// A topic.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OneTopic {
+    /// Topic, or filter.
+    topic: String,
+}
+
 /// How the broker is drained.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -511,6 +519,12 @@ pub(super) fn rights(input: &Input<'_>) -> Made {
         client_id,
         topic,
     })
+}
+
+pub(super) fn client_rights(input: &Input<'_>) -> Made {
+    let OneTopic { topic } = input.query()?;
+    let client_id = input.name.clone();
+    Ok(Request::ClientRights { client_id, topic })
 }
 
 pub(super) fn drain(input: &Input<'_>) -> Made {

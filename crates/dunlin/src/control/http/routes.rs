@@ -78,6 +78,8 @@ pub(super) const ROUTES: &[Route] = &[
         .query(schema::<orders::Sessions>),
     delete("/sessions/{id}", Operate, "End a session and its connection", orders::delete_session)
         .query(schema::<orders::Why>),
+    get("/sessions/{id}/rights", Read, "What a client with a session may do", of::<Page<Right>>(), Act::Ask(orders::client_rights))
+        .query(schema::<orders::OneTopic>),
     get("/sessions/{id}/subscriptions", Read, "Subscriptions of a session", of::<Page<Subscription>>(), Act::Ask(orders::subscriptions))
         .query(schema::<PageOf>),
     get("/receivers", Read, "Who would get a message", Answer::Reply("receivers"), Act::Ask(orders::receivers))
