@@ -1,6 +1,6 @@
 //! Every manifest can be read, also those of packages outside the workspace,
 //! which no build of the workspace looks at. Those of packages that are published
-//! say what a registry shows of them.
+//! say what a registry shows of them, and the Helm chart is of the same version.
 
 use toml::{Table, Value};
 
@@ -37,6 +37,9 @@ const WITHOUT: [&str; 3] = [
     "crates/dunlin-store-nats/Cargo.toml",
 ];
 
+/// The Helm chart's own manifest.
+const CHART: &str = "packaging/helm/dunlin/Chart.yaml";
+
 /// Holds the rules for every `Cargo.toml`.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let manifests = tree
@@ -63,6 +66,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
+    findings.extend(chart(tree));
     findings
 }
 
@@ -106,6 +110,19 @@ fn words<'a>(package: &'a Table, key: &str) -> Result<Vec<&'a str>, String> {
             "a package that is published has 1 to {WORDS_MAX} `{key}`"
         )),
     }
+}
+
+/// The chart starts the image of this version.
+fn chart(tree: &Tree) -> Option<Finding> {
+    let manifest = tree.text("Cargo.toml")?.parse::<Table>().ok()?;
+    let version = manifest.get("workspace")?.get("package")?.get("version")?;
+    let version = version.as_str()?;
+    let lines = tree.text(CHART)?.lines().zip(1..);
+    let mut lines =
+        lines.filter_map(|(text, line)| Some((text.strip_prefix("appVersion: ")?, line)));
+    let (said, line) = lines.next()?;
+    let advice = format!("appVersion is {said}, the workspace has {version}");
+    (said != version).then(|| Finding::new(CHART, line, "manifest", advice))
 }
 
 #[cfg(test)]
@@ -153,6 +170,16 @@ mod tests {
                 Some(said) => assert!(found.len() == 1 && found[0].contains(said), "{found:?}"),
                 None => assert!(found.is_empty(), "{text}: {found:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn the_chart_is_of_the_version_of_the_workspace() {
+        let manifest = "[workspace.package]\nversion = \"0.1.0\"\n";
+        for (version, findings) in [("0.1.0", 0), ("0.2.0", 1)] {
+            let chart = format!("version: 0.3.0\nappVersion: {version}\n");
+            let tree = Tree::of(&[("Cargo.toml", manifest), (CHART, &chart)]);
+            assert_eq!(check(&tree).len(), findings, "{version}");
         }
     }
 }
