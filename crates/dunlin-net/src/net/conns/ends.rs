@@ -44,12 +44,7 @@ impl Ends {
 
     /// The peer of this connection has gone. Returns whether it is to be run in a later
     /// turn: `connections` are there, and no more than that wait.
-    pub(in super::super) fn wait(
-        &mut self,
-        serial: u64,
-        cause: Cause,
-        connections: usize,
-    ) -> bool {
+    pub(in super::super) fn wait(&mut self, serial: u64, cause: Cause, connections: usize) -> bool {
         let waits = self.is_full() && self.later.len() < connections;
         if waits {
             self.later.push_back((serial, cause));

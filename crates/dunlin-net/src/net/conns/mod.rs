@@ -23,8 +23,8 @@ pub use commands::ConnMut;
 pub use detach::DetachedConn;
 pub(super) use run::{Cause, Handler};
 
-use acks::{Senders, WaitingAcks};
 pub(super) use acks::join_acks;
+use acks::{Senders, WaitingAcks};
 #[cfg(test)]
 pub(crate) use ends::ENDS_MAX;
 use ends::Ends;
