@@ -5,14 +5,14 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
-def free_port(kind=socket.SOCK_STREAM):
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from ports import free_port  # noqa: E402
 
 
 def program(variable, name, *places):
@@ -91,8 +91,7 @@ class Dunlin(Broker):
         self.metrics = f"127.0.0.1:{free_port()}"
         listeners = []
         for transport, scheme in [("tcp", "mqtt"), ("tls", "mqtts"), ("quic", "quic")]:
-            kind = socket.SOCK_DGRAM if transport == "quic" else socket.SOCK_STREAM
-            port = free_port(kind)
+            port = free_port()
             self.urls[transport] = f"{scheme}://127.0.0.1:{port}"
             listeners.append(
                 f'[[listener]]\ntransport = "{transport}"\naddress = "127.0.0.1:{port}"\n'
@@ -165,7 +164,7 @@ class Mqttv5(Broker):
 
     def __init__(self, binary, cert, key):
         super().__init__()
-        tcp, quic = free_port(), free_port(socket.SOCK_DGRAM)
+        tcp, quic = free_port(), free_port()
         self.urls["tcp"] = f"mqtt://127.0.0.1:{tcp}"
         self.urls["quic"] = f"quic://127.0.0.1:{quic}"
         self.start(

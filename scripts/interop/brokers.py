@@ -9,10 +9,15 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from ports import free_port  # noqa: E402
+
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
 # Longest that a broker may take to listen, and to stop.
@@ -23,13 +28,6 @@ STOP_SECONDS_MAX = 10
 LOG_LINES = 30
 
 TRANSPORTS = ("tcp", "tls", "ws", "wss", "quic")
-
-
-def free_port(kind: int) -> int:
-    """A port without a listener now."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_certificates(folder: Path) -> None:
@@ -71,10 +69,7 @@ class Broker:
         self.folder = folder
         # Threads; 0 is one for each core.
         self.shards = shards
-        self.ports = {
-            transport: free_port(socket.SOCK_DGRAM if transport == "quic" else socket.SOCK_STREAM)
-            for transport in self.transports
-        }
+        self.ports = {transport: free_port() for transport in self.transports}
         self.certificates = folder / "certificates"
         self.log = folder / "broker.log"
         self.process: subprocess.Popen[bytes] | None = None
@@ -271,7 +266,7 @@ class Rmqttd(Broker):
         plugins.mkdir()
         # Those without a network of their own.
         (plugins / "rmqtt-retainer.toml").write_text('storage.type = "ram"\n')
-        lines = [f'rpc.server_addr = "127.0.0.1:{free_port(socket.SOCK_STREAM)}"']
+        lines = [f'rpc.server_addr = "127.0.0.1:{free_port()}"']
         lines += ['log.to = "console"', 'log.level = "warn"', f'plugins.dir = "{plugins}"']
         lines += ['plugins.default_startups = ["rmqtt-retainer", "rmqtt-shared-subscription"]']
         lines += ['plugins.disabled_default_startups = ["rmqtt-http-api", "rmqtt-acl"]']

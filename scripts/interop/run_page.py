@@ -133,7 +133,7 @@ class Paged(Dunlin):
 
     def __init__(self, folder):
         super().__init__(folder)
-        self.ports["http"] = free_port(socket.SOCK_STREAM)
+        self.ports["http"] = free_port()
         self.page = f"http://127.0.0.1:{self.ports['http']}/"
 
     def command(self):

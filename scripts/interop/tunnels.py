@@ -1,7 +1,6 @@
 """`dunlin tunnel` before a broker: a client of TCP that knows nothing of QUIC
 reaches it over QUIC."""
 
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -16,7 +15,7 @@ class Tunnel:
     """A running tunnel to the QUIC port of a broker."""
 
     def __init__(self, broker: Broker, folder: Path) -> None:
-        self.port = free_port(socket.SOCK_STREAM)
+        self.port = free_port()
         self.log = folder / "tunnel.log"
         command = [str(Dunlin.binary()), "tunnel"]
         command += ["--listen", f"127.0.0.1:{self.port}", "--cafile", str(broker.ca)]

@@ -6,10 +6,15 @@ import os
 import selectors
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from ports import free_port  # noqa: E402
+
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 # Longest wait for a server to say that it listens.
 START_SECONDS = 20
@@ -55,15 +60,6 @@ def identity(folder: Path) -> tuple[Path, bytes, bytes]:
     # Behind the version and the head of a string of 32 bytes.
     at = key.index(b"\x02\x01\x01\x04\x20") + 5
     return folder / "ca.pem", certificate, key[at : at + 32]
-
-
-def free_port() -> int:
-    """Of UDP; another program could take it before it is used, which the wait
-    for the start shows.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Server:

@@ -37,7 +37,7 @@ class Postgres:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "postgres"
-        self.port = free_port(socket.SOCK_STREAM)
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.account = account()
         self.psql: subprocess.Popen[str] | None = None
@@ -142,7 +142,7 @@ class Nats:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "nats"
-        self.port = free_port(socket.SOCK_STREAM)
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @staticmethod

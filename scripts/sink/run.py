@@ -16,8 +16,6 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(SCRIPTS / "interop"), str(SCRIPTS / "kill")]
 
-import socket  # noqa: E402
-
 from brokers import Dunlin, free_port  # noqa: E402
 from clients import Publisher  # noqa: E402
 from databases import Nats, Postgres, Web  # noqa: E402
@@ -37,7 +35,7 @@ class Sink:
 
     def __init__(self, folder: Path, broker: Dunlin, text: str) -> None:
         self.folder, self.log = folder, folder / "sink.log"
-        self.metrics_port = free_port(socket.SOCK_STREAM)
+        self.metrics_port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.config = folder / "sink.toml"
         self.config.write_text(

@@ -190,7 +190,7 @@ class Watched(Dunlin):
 
     def __init__(self, folder: Path, shards: int) -> None:
         super().__init__(folder, shards)
-        self.metrics = free_port(socket.SOCK_STREAM)
+        self.metrics = free_port()
 
     def command(self) -> list[str]:
         command = super().command()

@@ -1,0 +1,26 @@
+"""Free ports of the loopback interface."""
+
+import random
+import socket
+
+# Below the ports that kernels give to connections that go out (Linux: from 32768
+# on, `net.ipv4.ip_local_port_range`). None of these can take the port between
+# the look at it and the start of the server that wants it.
+FIRST, LAST = 20_000, 32_000
+
+# Ports that are tried at most.
+TRIES_MAX = 100
+
+
+def free_port() -> int:
+    """A port without a TCP listener and without a UDP socket now."""
+    for _ in range(TRIES_MAX):
+        port = random.randint(FIRST, LAST)
+        try:
+            for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+                with socket.socket(socket.AF_INET, kind) as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return port
+    raise RuntimeError(f"no free port from {FIRST} to {LAST} in {TRIES_MAX} tries")
