@@ -7,12 +7,13 @@ import os
 import pwd
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 import time
 from pathlib import Path
 
-from brokers import free_port
+from brokers import free_port, make_certificates
 
 # Longest that a database may take to start and to stop.
 SECONDS_MAX = 60
@@ -30,6 +31,15 @@ def account() -> dict[str, object]:
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
 
+def certificates(folder: Path) -> Path:
+    """Of an authority of the test, for `localhost` and 127.0.0.1."""
+    made = folder / "certificates"
+    if not made.exists():
+        make_certificates(made)
+        os.chmod(made, 0o755)
+    return made
+
+
 class Postgres:
     """PostgreSQL over TCP, without passwords."""
 
@@ -40,7 +50,10 @@ class Postgres:
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.account = account()
-        self.psql: subprocess.Popen[str] | None = None
+        # Takes encrypted connections only.
+        self.encrypted = False
+        # More settings.
+        self.settings: dict[str, str] = {}
 
     @staticmethod
     def binaries() -> Path | None:
@@ -53,6 +66,18 @@ class Postgres:
     @property
     def url(self) -> str:
         return f"host=127.0.0.1 port={self.port} user=sink dbname=postgres"
+
+    def encrypt(self, data: Path) -> dict[str, str]:
+        """Settings with the certificate, whose key the server wants for itself."""
+        made = certificates(self.folder.parent)
+        for name in ("server.pem", "server.key"):
+            copy = data / name
+            shutil.copyfile(made / name, copy)
+            if "user" in self.account:
+                os.chown(copy, self.account["user"], self.account["group"])
+            os.chmod(copy, 0o600)
+        (data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
+        return {"ssl": "on", "ssl_cert_file": "server.pem", "ssl_key_file": "server.key"}
 
     def start(self) -> None:
         binaries = self.binaries()
@@ -71,6 +96,9 @@ class Postgres:
             "shared_buffers": "16MB",
             "restart_after_crash": "off",
         }
+        if self.encrypted:
+            settings |= self.encrypt(data)
+        settings |= self.settings
         for key, value in settings.items():
             command += ["-c", f"{key}={value}"]
         with (self.folder / "log").open("ab") as log:
@@ -144,6 +172,9 @@ class Nats:
         self.folder = folder / "nats"
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
+        # Takes encrypted connections only.
+        self.encrypted = False
+        self.host = "127.0.0.1"
 
     @staticmethod
     def binary() -> str | None:
@@ -157,9 +188,13 @@ class Nats:
         self.folder.mkdir(exist_ok=True)
         config = self.folder / "nats.conf"
         config.write_text(
-            f'listen: "127.0.0.1:{self.port}"\n'
+            f'listen: "{self.host}:{self.port}"\n'
             f'jetstream {{ store_dir: "{self.folder}/data" }}\n'
         )
+        if self.encrypted:
+            made = certificates(self.folder.parent)
+            with config.open("a") as more:
+                more.write(f'tls {{ cert_file: "{made}/server.pem", key_file: "{made}/server.key" }}\n')
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [str(self.binary()), "-c", str(config)], stdout=log, stderr=log
@@ -186,9 +221,16 @@ class Nats:
     def ask(self, subject: str, question: dict[str, object]) -> dict[str, object]:
         """A request to JetStream and its answer."""
         body = json.dumps(question).encode()
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as sock:
+        with socket.create_connection((self.host, self.port), timeout=5) as sock:
+            if self.encrypted:
+                # What the server says first is not.
+                while not sock.recv(4096).endswith(b"\n"):
+                    pass
+                trust = ssl.create_default_context(cafile=str(certificates(self.folder.parent) / "ca.pem"))
+                sock = trust.wrap_socket(sock, server_hostname="localhost")
             stream = sock.makefile("rwb")
-            stream.readline()
+            if not self.encrypted:
+                stream.readline()
             stream.write(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
             stream.write(b"SUB answer 1\r\n")
             stream.write(f"PUB {subject} answer {len(body)}\r\n".encode() + body + b"\r\n")

@@ -16,9 +16,9 @@ from pathlib import Path
 SCRIPTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(SCRIPTS / "interop"), str(SCRIPTS / "kill")]
 
-from brokers import Dunlin, free_port  # noqa: E402
+from brokers import Dunlin, free_port, make_certificates  # noqa: E402
 from clients import Publisher  # noqa: E402
-from databases import Nats, Postgres, Web  # noqa: E402
+from databases import Nats, Postgres, Web, certificates  # noqa: E402
 
 ROUNDS, ROUNDS_SHORT = 60, 4
 ROUND_SECONDS = (0.2, 1.0)
@@ -71,13 +71,15 @@ class Sink:
         return sum(float(line.split()[-1]) for line in lines)
 
 
-def until(what: str, holds: Callable[[], bool], seconds: float = SETTLE_SECONDS_MAX) -> None:
+def until(
+    what: str, holds: Callable[[], bool], seconds: float = SETTLE_SECONDS_MAX, pause: float = 0.05
+) -> None:
     """Waits for something that must come."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
             raise AssertionError(f"{what}: not after {seconds:.0f} s")
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 def expect(got: object, wanted: object, what: str) -> None:
@@ -92,6 +94,30 @@ def publish(broker: Dunlin, topic: str, *payloads: str | bytes) -> None:
         command += ["-u", "alice", "-P", "wonderland", "-q", "1", "-s"]
         data = payload.encode() if isinstance(payload, str) else payload
         subprocess.run(command, input=data, check=True, timeout=30)
+
+
+class Lines:
+    """Publishes lines at QoS 1, in order, over one connection."""
+
+    def __init__(self, broker: Dunlin, topic: str) -> None:
+        command = [str(Dunlin.binary()), "pub", "-p", str(broker.ports["tcp"]), "-t", topic]
+        command += ["-u", "alice", "-P", "wonderland", "-q", "1", "-l"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+
+    def send(self, line: str) -> None:
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        # About as fast as it is stored.
+        time.sleep(0.002)
+
+    def stop(self) -> None:
+        """When the broker has all of them."""
+        self.process.stdin.close()
+        expect(self.process.wait(60), 0, "the end of the publisher")
+
+
+class Skipped(Exception):
+    """What a case needs is not there."""
 
 
 def source(broker: Dunlin, filters: str, more: str = "") -> str:
@@ -430,6 +456,171 @@ def jetstream(bench: Bench, args: argparse.Namespace) -> str:
     return f"{len(promised)} acknowledged, {len(found)} in the stream, 0 lost, 0 twice"
 
 
+def encrypted_postgres(bench: Bench, _: argparse.Namespace) -> str:
+    """TLS to PostgreSQL with an authority of its own: a name that the certificate does not
+    have, and an authority that did not sign it, are refused."""
+    database = Postgres(bench.folder)
+    database.encrypted = True
+    os.chmod(bench.folder, 0o755)
+    bench.started.append(database)
+    database.start()
+    database.query("CREATE TABLE t (payload text)")
+    made = certificates(bench.folder)
+    other = bench.folder / "other"
+    make_certificates(other)
+    text = source(bench.broker, "t/#") + "\nmessage = { format = 'text' }\ncolumns = { payload = 'payload' }\n"
+    # The address of all is the same.
+    at = f"hostaddr=127.0.0.1 port={database.port} user=sink dbname=postgres"
+
+    def attempt(host: str, ca: Path) -> Sink:
+        sink = bench.sink(
+            f"{text}postgres = {{ url = 'host={host} {at} sslmode=require', table = 't', "
+            f"tls = {{ ca = '{ca}' }} }}"
+        )
+        return sink.start()
+
+    for host, ca, why in (
+        ("db.example", made / "ca.pem", "not valid for name"),
+        ("localhost", other / "ca.pem", "BadSignature"),
+    ):
+        sink = attempt(host, ca)
+        until("attempts fail", lambda: sink.metric("dunlin_sink_retries_total") >= 2)
+        expect(sink.metric("dunlin_sink_targets"), 0.0, f"targets of {host}")
+        sink.stop()
+        expect(why in sink.log.read_text(), True, f"{why!r} in {sink.log.read_text()[-400:]}")
+    sink = attempt("localhost", made / "ca.pem")
+    subscribed(bench, sink)
+    publish(bench.broker, "t/x", "sealed")
+    until("it is stored", lambda: database.query("SELECT payload FROM t") == "sealed")
+    cipher = "SELECT s.ssl FROM pg_stat_ssl s JOIN pg_stat_activity USING (pid) WHERE application_name = 'dunlin-sink'"
+    expect(database.query(cipher), "t", "the connection of the sink is encrypted")
+    expect(sink.stop(), 0, "the end of the sink")
+    return "its own authority; a wrong name and another authority refused"
+
+
+def encrypted_nats(bench: Bench, _: argparse.Namespace) -> str:
+    """TLS to NATS, the same way."""
+    server = Nats(bench.folder)
+    server.encrypted = True
+    bench.started.append(server)
+    server.start()
+    server.ask("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": ["mqtt.>"], "storage": "file"})
+    made = certificates(bench.folder)
+    text = source(bench.broker, "t/#") + "\nmessage = { format = 'raw' }\n"
+    other = bench.folder / "other"
+    make_certificates(other)
+    for host, ca, why in (
+        ("127.0.0.2", made / "ca.pem", "not valid for name"),
+        ("127.0.0.1", other / "ca.pem", "BadSignature"),
+        ("127.0.0.1", made / "ca.pem", None),
+    ):
+        if server.host != host:
+            server.stop()
+            server.host = host
+            server.start()
+        sink = bench.sink(
+            f"{text}nats = {{ url = 'tls://{host}:{server.port}', tls = {{ ca = '{ca}' }} }}"
+        ).start()
+        if why is None:
+            subscribed(bench, sink)
+            publish(bench.broker, "t/x", "sealed")
+            until("it is stored", lambda: server.ask("$JS.API.STREAM.INFO.S", {})["state"]["last_seq"] == 1)
+            expect(server.messages("S", 1), [b"sealed"], "the stream")
+            expect(sink.stop(), 0, "the end of the sink")
+        else:
+            until("attempts fail", lambda: sink.metric("dunlin_sink_retries_total") >= 2)
+            expect(sink.metric("dunlin_sink_targets"), 0.0, f"targets of {host}")
+            sink.stop()
+            expect(why in sink.log.read_text(), True, f"{why!r} in {sink.log.read_text()[-400:]}")
+    return "its own authority; a wrong name and another authority refused"
+
+
+def full_disk(bench: Bench, _: argparse.Namespace) -> str:
+    """A table on a disk that is full: the sink waits and tries again, and loses nothing."""
+    folder = bench.folder / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, text=True) if os.geteuid() == 0 else None
+    if mounted is None or mounted.returncode != 0:
+        raise Skipped("a small disk needs root, and the right to mount")
+    try:
+        database = bench.database(Postgres)
+        user, group = database.account["user"], database.account["group"]
+        os.chmod(bench.folder, 0o755)
+        os.chown(folder, user, group)
+        database.query(f"CREATE TABLESPACE small LOCATION '{folder}'")
+        database.query("CREATE TABLE wide (key text, filler text) TABLESPACE small")
+        database.query("ALTER TABLE wide ALTER filler SET STORAGE PLAIN")
+        dice = random.Random(7)
+        sink = bench.sink(
+            source(bench.broker, "full/#", ", in_flight = 40")
+            + "\nbatch = { messages = 10, time = '20ms' }\nrefused = { file = 'refused.ndjson' }\n"
+            "columns = { key = 'payload.k', filler = 'payload.f' }\n"
+            f"postgres = {{ url = '{database.url}', table = 'wide' }}"
+        ).start()
+        subscribed(bench, sink)
+        publisher = Lines(bench.broker, "full/x")
+        sent = 0
+        while "No space left on device" not in sink.log.read_text():
+            filler = dice.randbytes(3_500).hex()
+            publisher.send(json.dumps({"k": str(sent), "f": filler}))
+            sent += 1
+            expect(sent < 5_000, True, "the disk is full")
+        until("attempts fail", lambda: sink.metric("dunlin_sink_retries_total") >= 3)
+        for _ in range(50):
+            publisher.send(json.dumps({"k": str(sent), "f": "after"}))
+            sent += 1
+        publisher.stop()
+        expect(sink.metric("dunlin_sink_messages_refused_total"), 0.0, "refused")
+        subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True)
+        rows = "SELECT count(DISTINCT key), count(*) FROM wide"
+        until("all are stored", lambda: database.query(rows) == f"{sent}|{sent}")
+        until("nothing is held", lambda: sink.metric("dunlin_sink_held_messages") == 0)
+        retries = int(sink.metric("dunlin_sink_retries_total"))
+        expect(sink.metric("dunlin_sink_messages_refused_total"), 0.0, "refused")
+        expect(sink.stop(), 0, "the end of the sink")
+        database.query("DROP TABLE wide")
+        database.query("DROP TABLESPACE small")
+        return f"{sent} messages, {retries} attempts on a full disk, 0 lost, 0 twice"
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], capture_output=True)
+
+
+def poison(bench: Bench, _: argparse.Namespace) -> str:
+    """A message during which the sink ends twice is set aside, and the next is stored."""
+    web = bench.database(lambda _: Web())
+    state = bench.folder / "sink.state"
+    sink = bench.sink(
+        f"state = '{state}'\nrefused = {{ file = 'refused.ndjson' }}\n{source(bench.broker, 'p/#')}\n"
+        "[columns]\n"
+        + "".join(f"v{n} = 'payload.l.map(x, payload.l.map(y, x + y)).size()'\n" for n in range(4))
+        + "[http]\n"
+        f"url = '{web.url}'"
+    ).start()
+    subscribed(bench, sink)
+    # About as much work as is allowed.
+    slow = json.dumps({"l": list(range(400))})
+    first_worker = 64 * 24
+
+    def works() -> bool:
+        return state.exists() and any(state.read_bytes()[first_worker : first_worker + 16])
+
+    publish(bench.broker, "p/x", slow, '{"l":[1,2]}')
+    for _ in range(2):
+        until("it works on the message", works, pause=0.002)
+        sink.kill()
+        sink.start()
+    refused = bench.folder / "refused.ndjson"
+    until("it is set aside", lambda: refused.exists() and refused.read_text().endswith("\n"))
+    line = json.loads(refused.read_text())
+    expect((line["cause"], line["payload"] == slow), ("fault", True), "line")
+    until("the other is stored", lambda: web.stored == [b'{"v0":2,"v1":2,"v2":2,"v3":2}\n'])
+    until("nothing is held", lambda: sink.metric("dunlin_sink_held_messages") == 0)
+    expect(sink.metric('dunlin_sink_messages_refused_total{sink="sink",cause="fault"}'), 1.0, "refused")
+    expect(sink.stop(), 0, "the end of the sink")
+    return "the sink was killed twice during a message, which is refused"
+
+
 def check(bench: Bench, _: argparse.Namespace) -> str:
     """`--check` shows rows and refusals, and takes nothing from the group."""
     database = bench.database(Postgres)
@@ -460,6 +651,10 @@ CASES = {
     "refusals": (refusals, Postgres.binaries),
     "check": (check, Postgres.binaries),
     "no-place": (no_place, lambda: True),
+    "poison": (poison, lambda: True),
+    "full-disk": (full_disk, Postgres.binaries),
+    "postgres-tls": (encrypted_postgres, Postgres.binaries),
+    "nats-tls": (encrypted_nats, Nats.binary),
     "http": (web_targets, lambda: True),
     "jetstream": (jetstream, Nats.binary),
 }
@@ -480,6 +675,9 @@ def run_all(args: argparse.Namespace, postgres: Postgres, counts: dict[str, int]
                 outcome = case(bench, args)
                 counts["passed"] += 1
                 print(f"sink: {name}: {outcome} ({time.monotonic() - began:.1f} s)", flush=True)
+            except Skipped as why:
+                counts["skipped"] += 1
+                print(f"sink: {name}: skipped: {why}", flush=True)
             except (AssertionError, RuntimeError, OSError, subprocess.SubprocessError) as error:
                 counts["failed"] += 1
                 print(f"sink: {name}: FAILED: {error}", flush=True)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::guard::Guard;
 use crate::input::Input;
 use crate::refusal::Refusal;
 use crate::target::{Encode, Rows};
@@ -36,6 +37,7 @@ struct Entry<I> {
 /// A batch.
 pub(crate) struct Batch<I> {
     encoder: Arc<dyn Encode>,
+    guard: Guard,
     entries: Vec<Entry<I>>,
     buffer: Vec<u8>,
     rows: Bytes,
@@ -44,9 +46,10 @@ pub(crate) struct Batch<I> {
 
 impl<I: Item> Batch<I> {
     /// An empty one.
-    pub(crate) fn new(encoder: Arc<dyn Encode>) -> Self {
+    pub(crate) fn new(encoder: Arc<dyn Encode>, guard: Guard) -> Self {
         Self {
             encoder,
+            guard,
             entries: Vec::new(),
             buffer: Vec::new(),
             rows: Bytes::new(),
@@ -58,7 +61,7 @@ impl<I: Item> Batch<I> {
     pub(crate) fn add(&mut self, item: I, time: i64) {
         let input = item.input(time);
         self.payload_bytes += input.topic.len() + input.payload.len();
-        let (rows, refused) = encode(&*self.encoder, &input, &mut self.buffer);
+        let (rows, refused) = self.guard.encode(&*self.encoder, &input, &mut self.buffer);
         self.entries.push(Entry {
             item,
             time,
@@ -92,7 +95,8 @@ impl<I: Item> Batch<I> {
                     entry.rows = 0;
                 } else {
                     let input = entry.item.input(entry.time);
-                    (entry.rows, entry.refused) = encode(&**encoder, &input, &mut self.buffer);
+                    (entry.rows, entry.refused) =
+                        self.guard.encode(&**encoder, &input, &mut self.buffer);
                 }
                 entry.end = self.buffer.len();
             }
@@ -137,17 +141,6 @@ impl<I: Item> Batch<I> {
     }
 }
 
-fn encode(encoder: &dyn Encode, input: &Input<'_>, out: &mut Vec<u8>) -> (usize, Option<Refusal>) {
-    let before = out.len();
-    match encoder.encode(input, out) {
-        Ok(rows) => (rows, None),
-        Err(refusal) => {
-            out.truncate(before);
-            (0, Some(refusal))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +178,7 @@ mod tests {
 
     fn batch(payloads: &[&'static str]) -> (Batch<Text>, Arc<dyn Encode>) {
         let encoder: Arc<dyn Encode> = Arc::new(Letters(0));
-        let mut batch = Batch::new(Arc::clone(&encoder));
+        let mut batch = Batch::new(Arc::clone(&encoder), Guard::default());
         for payload in payloads {
             batch.add(Text(payload), 0);
         }

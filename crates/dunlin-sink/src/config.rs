@@ -15,7 +15,7 @@ use crate::decode::Format;
 /// Most filters.
 const FILTERS_MAX: usize = 256;
 /// Most connections to the broker, each with one to the target.
-const WORKERS_MAX: usize = 64;
+pub(crate) const WORKERS_MAX: usize = 64;
 /// Most messages that a connection holds without having acknowledged them.
 const IN_FLIGHT_MAX: u16 = 32_000;
 /// Most columns.
@@ -131,6 +131,9 @@ pub struct Config {
     /// Where metrics are served.
     #[serde(default)]
     pub metrics: Option<SocketAddr>,
+    /// File in which it notes what it is working on, of this sink alone.
+    #[serde(default)]
+    pub state: Option<PathBuf>,
     /// Where messages come from.
     pub broker: Broker,
     /// What they are, and which of them are stored.

@@ -1,6 +1,12 @@
 //! Expressions over a message: a path such as `payload.sensor.value`, which is followed
 //! as it is, or a program of the Common Expression Language. Knows no column.
 
+#[cfg(test)]
+mod hostile;
+mod uses;
+mod work;
+
+use core::cell::Cell;
 use core::fmt;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -12,6 +18,7 @@ use cel::{Context, Env, Program};
 use crate::input::Input;
 use crate::refusal::{Cause, Refusal};
 use crate::value::{EXACT, Value};
+use work::{MESSAGE_WORK_MAX, Size, WORK_MAX};
 
 /// Longest expression in the configuration.
 const SOURCE_BYTES_MAX: usize = 4096;
@@ -72,7 +79,12 @@ pub struct Scope<'s> {
     pub item: Option<&'s Value<'s>>,
     /// Its number, from 0.
     pub index: usize,
+    /// What programs have done for this message.
+    pub work: &'s Work,
 }
+
+/// A value and its name.
+type Field<'v> = (Cow<'v, str>, Value<'v>);
 
 /// What an expression gives.
 pub type Found<'s> = Cow<'s, Value<'s>>;
@@ -87,8 +99,36 @@ enum Step {
 enum Kind {
     /// A name and what to follow from it. What is not there is null.
     Path(Root, Vec<Step>),
-    /// A program, and the names that it uses.
-    Program(Box<Program>, Vec<(&'static str, Root)>),
+    Program(Box<Formula>),
+}
+
+/// A program, and what is known of it.
+#[derive(Debug)]
+struct Formula {
+    program: Program,
+    uses: Vec<Use>,
+}
+
+/// A name that a program uses.
+#[derive(Debug)]
+struct Use {
+    name: &'static str,
+    root: Root,
+    /// Its fields that are looked at, if not all of it is.
+    fields: Option<Vec<String>>,
+}
+
+/// Work that programs have made of a message, counted beforehand.
+#[derive(Debug, Default)]
+pub struct Work(Cell<f64>);
+
+impl Work {
+    /// Whether so much more is not too much.
+    fn add(&self, more: f64) -> bool {
+        let all = self.0.get() + more;
+        self.0.set(all);
+        more <= WORK_MAX && all <= MESSAGE_WORK_MAX
+    }
 }
 
 /// An expression.
@@ -148,6 +188,7 @@ impl Expressions {
             Ok(program) => program.map_err(|error| wrong(&error))?,
             Err(_) => return Err(wrong(&"the parser gave up")),
         };
+        work::check(program.expression()).map_err(|why| wrong(&why))?;
         let mut uses = Vec::new();
         for name in program.references().variables() {
             let known = Root::ALL.iter().find(|(known, _)| *known == name);
@@ -159,9 +200,11 @@ impl Expressions {
                 let names = names.join(", ");
                 return Err(wrong(&format_args!("there is no `{name}`, but {names}")));
             };
-            uses.push(*known);
+            let (name, root) = *known;
+            let fields = uses::fields(program.expression(), name);
+            uses.push(Use { name, root, fields });
         }
-        Ok(Kind::Program(Box::new(program), uses))
+        Ok(Kind::Program(Box::new(Formula { program, uses })))
     }
 }
 
@@ -183,21 +226,41 @@ impl Expression {
     /// # Errors
     /// A program failed.
     pub fn eval<'s>(&self, scope: &Scope<'s>) -> Result<Found<'s>, Refusal> {
-        let (program, uses) = match &self.kind {
+        let formula = match &self.kind {
             Kind::Path(root, steps) => return Ok(follow(*root, steps, scope)),
-            Kind::Program(program, uses) => (program, uses),
+            Kind::Program(formula) => formula,
         };
-        let mut context = Context::with_env(Arc::clone(&self.env));
-        for (name, root) in uses {
-            let value = to_cel(&follow(*root, &[], scope));
-            context.add_variable_from_value(*name, value);
-        }
         let failed = |why: &dyn fmt::Display| {
             Refusal::new(Cause::Expression, format!("`{}`: {why}", self.source))
         };
-        let value = program.execute(&context).map_err(|error| failed(&error))?;
+        let mut context = Context::with_env(Arc::clone(&self.env));
+        let mut size = work::Input::default();
+        for used in &formula.uses {
+            let whole = follow(used.root, &[], scope);
+            let value = match (&*whole, &used.fields) {
+                (Value::Map(fields), Some(names)) => used.some_to_cel(fields, names, &mut size),
+                (whole, _) => to_cel(whole, &mut size.whole),
+            };
+            context.add_variable_from_value(used.name, value);
+        }
+        let work = work::of(formula.program.expression(), &size);
+        if !scope.work.add(work) {
+            let Size { values, bytes } = size.whole;
+            let why = format!("{values} values with {bytes} bytes of text are too much work");
+            return Err(failed(&why));
+        }
+        let value = formula.program.execute(&context);
+        let value = value.map_err(|error| failed(&error))?;
         let value = from_cel(&value).ok_or_else(|| failed(&"its value has no type here"))?;
         Ok(Cow::Owned(value))
+    }
+}
+
+impl Expression {
+    /// Whether it is a program, and not a path.
+    #[must_use]
+    pub const fn is_program(&self) -> bool {
+        matches!(self.kind, Kind::Program(_))
     }
 }
 
@@ -346,8 +409,10 @@ fn descend_owned<'s>(from: Value<'s>, steps: &[Step]) -> Value<'s> {
 }
 
 /// Numbers become what they are in CEL's view of JSON, so that 21 and 21.5 of one sensor
-/// are of one type; whole ones that a float does not hold stay whole.
-fn to_cel(value: &Value<'_>) -> cel::Value {
+/// are of one type; whole ones that a float does not hold stay whole. Adds to `size` what
+/// it is.
+fn to_cel(value: &Value<'_>, size: &mut Size) -> cel::Value {
+    size.values += 1.0;
     match value {
         Value::Null => cel::Value::Null,
         Value::Bool(yes) => cel::Value::Bool(*yes),
@@ -355,17 +420,56 @@ fn to_cel(value: &Value<'_>) -> cel::Value {
         Value::Int(int) | Value::Time(int) => cel::Value::Int(*int),
         Value::UInt(int) => cel::Value::UInt(*int),
         Value::Float(float) => cel::Value::Float(*float),
-        Value::Text(text) => cel::Value::String(Arc::new(text.as_ref().to_owned())),
-        Value::Bytes(bytes) => cel::Value::Bytes(Arc::new(bytes.to_vec())),
-        Value::List(values) => cel::Value::List(Arc::new(values.iter().map(to_cel).collect())),
-        Value::Map(fields) => {
-            let map: HashMap<Key, cel::Value> = fields
-                .iter()
-                .map(|(name, value)| (Key::from(name.as_ref().to_owned()), to_cel(value)))
-                .collect();
-            cel::Value::Map(Map { map: Arc::new(map) })
+        Value::Text(text) => {
+            size.bytes += text.len() as f64;
+            cel::Value::String(Arc::new(text.as_ref().to_owned()))
         }
+        Value::Bytes(bytes) => {
+            size.bytes += bytes.len() as f64;
+            cel::Value::Bytes(Arc::new(bytes.to_vec()))
+        }
+        Value::List(values) => {
+            let values = values.iter().map(|value| to_cel(value, size));
+            cel::Value::List(Arc::new(values.collect()))
+        }
+        Value::Map(fields) => map_to_cel(fields, size),
     }
+}
+
+impl Use {
+    /// The same of the fields of a map that a program looks at.
+    fn some_to_cel<'n>(
+        &self,
+        fields: &[Field<'_>],
+        names: &'n [String],
+        size: &mut work::Input<'n>,
+    ) -> cel::Value {
+        let mut map = HashMap::new();
+        size.whole.values += 1.0;
+        for (name, value) in fields {
+            let Some(name) = names.iter().find(|it| *it == name) else {
+                continue;
+            };
+            let mut of_field = Size::default();
+            let value = to_cel(value, &mut of_field);
+            size.whole = size.whole.plus(of_field);
+            size.whole.bytes += name.len() as f64;
+            size.fields.push((self.name, name, of_field));
+            map.insert(Key::from(name.clone()), value);
+        }
+        // Of a field that is there twice the last one counts.
+        size.fields.reverse();
+        cel::Value::Map(Map { map: Arc::new(map) })
+    }
+}
+
+fn map_to_cel(fields: &[Field<'_>], size: &mut Size) -> cel::Value {
+    let named = fields.iter().map(|(name, value)| {
+        size.bytes += name.len() as f64;
+        (Key::from(name.as_ref().to_owned()), to_cel(value, size))
+    });
+    let map: HashMap<Key, cel::Value> = named.collect();
+    cel::Value::Map(Map { map: Arc::new(map) })
 }
 
 fn from_cel(value: &cel::Value) -> Option<Value<'static>> {
@@ -425,6 +529,7 @@ mod tests {
             payload: &payload,
             item: None,
             index: 0,
+            work: &Work::default(),
         };
         let expression = Expressions::new().parse(source)?;
         let value = expression.eval(&scope).map_err(|error| error.to_string())?;
@@ -495,6 +600,9 @@ mod tests {
             let error = eval(source).expect_err(source);
             assert!(error.contains(part), "{source}: {error}");
         }
+        let nested = format!("1{}", " + 1".repeat(200));
+        let error = eval(&nested).expect_err("too deep");
+        assert!(error.contains("deeper than 150"), "{error}");
         let deep = "(".repeat(4000);
         assert!(Expressions::new().parse(&deep).is_err());
         assert!(Expressions::new().parse(&"x".repeat(5000)).is_err());

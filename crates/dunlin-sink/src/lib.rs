@@ -17,7 +17,9 @@ mod check;
 mod config;
 mod decode;
 mod expression;
+mod guard;
 mod input;
+mod marks;
 mod moment;
 mod refusal;
 mod refused;
@@ -36,7 +38,7 @@ pub use config::{
     MessageConfig, Nats, OnConflict, Postgres, RefusedConfig, Retry, Size, Span, Tls, Unit,
 };
 pub use decode::Format;
-pub use expression::{Expression, Expressions, Found, Scope};
+pub use expression::{Expression, Expressions, Found, Scope, Work};
 pub use input::Input;
 pub use refusal::{Cause, Refusal};
 pub use shape::{Shape, Shaped};

@@ -13,11 +13,19 @@ pub enum Cause {
     Value,
     /// The target refused it.
     Target,
+    /// Making rows of it panicked, or ended the process.
+    Fault,
 }
 
 impl Cause {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Decode, Self::Expression, Self::Value, Self::Target];
+    pub const ALL: [Self; 5] = [
+        Self::Decode,
+        Self::Expression,
+        Self::Value,
+        Self::Target,
+        Self::Fault,
+    ];
 
     /// Its name in metrics and in what is written about refused messages.
     #[must_use]
@@ -27,6 +35,7 @@ impl Cause {
             Self::Expression => "expression",
             Self::Value => "value",
             Self::Target => "target",
+            Self::Fault => "fault",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::config::{Column, Config, ConfigError, MessageConfig, Unit};
 use crate::decode::Format;
-use crate::expression::{Expression, Expressions, Scope};
+use crate::expression::{Expression, Expressions, Scope, Work};
 use crate::input::Input;
 use crate::refusal::{Cause, Refusal};
 use crate::value::Value;
@@ -98,6 +98,14 @@ impl Shape {
         self.is_plain
     }
 
+    /// Whether an expression is a program, and not a path.
+    #[must_use]
+    pub fn runs_programs(&self) -> bool {
+        let columns = self.columns.iter().map(|column| &column.value);
+        let mut all = columns.chain(&self.condition).chain(&self.each);
+        all.any(Expression::is_program)
+    }
+
     /// Calls `row` for each row of a message; gives how many there are. None, if the
     /// message is not selected.
     ///
@@ -109,11 +117,13 @@ impl Shape {
         mut row: impl FnMut(&Scope<'_>) -> Result<(), Refusal>,
     ) -> Result<usize, Refusal> {
         let payload = self.format.decode(input.topic, input.payload)?;
+        let work = Work::default();
         let whole = Scope {
             input,
             payload: &payload,
             item: None,
             index: 0,
+            work: &work,
         };
         let Some(each) = &self.each else {
             if !self.selects(&whole)? {
@@ -143,6 +153,7 @@ impl Shape {
                 payload: &payload,
                 item: Some(item),
                 index,
+                work: &work,
             };
             if self.selects(&scope)? {
                 row(&scope)?;

@@ -7,6 +7,8 @@ use dunlin_client::{Runtime, RuntimeLimits};
 use tokio::sync::watch;
 
 use crate::config::{Config, ConfigError};
+use crate::guard::Guard;
+use crate::marks::{self, Marks};
 use crate::refused::Place;
 use crate::stats::Stats;
 use crate::targets;
@@ -63,6 +65,7 @@ impl Sink {
         let config = Arc::new(config);
         let stats = Arc::new(Stats::default());
         let place = Place::new(&config.refused);
+        let marks = marks(&config)?;
         let (sender, stop) = watch::channel(false);
         let stopper = Stopper(Arc::new(sender));
         let mut workers = Vec::new();
@@ -75,6 +78,7 @@ impl Sink {
                 stats: Arc::clone(&stats),
                 place: place.clone(),
                 target: targets::build(&config)?,
+                guard: Guard::new(marks.clone().map(|marks| marks::Worker { marks, number })),
                 stop: stop.clone(),
                 runtime,
             };
@@ -116,12 +120,29 @@ impl Sink {
     }
 }
 
+/// Stack of a worker: expressions and values are nested.
+const STACK_BYTES: usize = 16 << 20;
+
+/// What remembers messages that ended the process.
+fn marks(config: &Config) -> Result<Option<Arc<Marks>>, ConfigError> {
+    let open = |path: &std::path::PathBuf| {
+        let opened = Marks::open(path, config.broker.workers);
+        opened.map(Arc::new).map_err(|error| ConfigError::Value {
+            key: "state",
+            why: format!("{}: {error}", path.display()),
+        })
+    };
+    config.state.as_ref().map(open).transpose()
+}
+
 fn spawn(worker: Worker, stopper: Stopper) -> std::io::Result<JoinHandle<End>> {
     let name = format!("sink-{}", worker.number);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let thread = std::thread::Builder::new().name(name);
+    let thread = std::thread::Builder::new()
+        .name(name)
+        .stack_size(STACK_BYTES);
     thread.spawn(move || {
         // Also when this one panics.
         let _last = Last(stopper);

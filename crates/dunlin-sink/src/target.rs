@@ -40,6 +40,11 @@ pub trait Encode: Send + Sync {
     /// # Errors
     /// The message cannot be stored.
     fn encode(&self, input: &Input<'_>, out: &mut Vec<u8>) -> Result<usize, Refusal>;
+
+    /// Whether it runs programs of the configuration over messages.
+    fn runs_programs(&self) -> bool {
+        true
+    }
 }
 
 /// A database.

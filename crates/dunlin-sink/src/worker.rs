@@ -13,6 +13,7 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::batch::{Batch, Item, Limits};
 use crate::config::{Config, ConfigError};
+use crate::guard::Guard;
 use crate::input::Input;
 use crate::refusal::{Cause, Refusal};
 use crate::refused::Place;
@@ -67,6 +68,7 @@ pub(crate) struct Worker {
     pub(crate) stats: Arc<Stats>,
     pub(crate) place: Place,
     pub(crate) target: Box<dyn Target>,
+    pub(crate) guard: Guard,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) runtime: dunlin_client::Runtime,
 }
@@ -144,6 +146,7 @@ impl Worker {
             },
             time: self.config.batch.time.0,
             held: &held,
+            guard: self.guard.clone(),
             stop: self.stop.clone(),
         };
         let subscribing = subscribe(client.clone(), Arc::clone(&self.config));
@@ -275,6 +278,7 @@ struct Filler<'a> {
     limits: Limits,
     time: Duration,
     held: &'a Held,
+    guard: Guard,
     stop: watch::Receiver<bool>,
 }
 
@@ -306,7 +310,7 @@ impl Filler<'_> {
             let Some(first) = first else {
                 return End::Closed;
             };
-            let mut batch = Batch::new(current);
+            let mut batch = Batch::new(current, self.guard.clone());
             let end = self.gather(&mut batch, first, messages).await;
             if to_store.send(batch).await.is_err() {
                 return End::Closed;

@@ -81,6 +81,10 @@ impl Encode for Lines {
     fn encode(&self, input: &Input<'_>, out: &mut Vec<u8>) -> Result<usize, Refusal> {
         self.shape.rows(input, |scope| self.line(scope, out))
     }
+
+    fn runs_programs(&self) -> bool {
+        self.shape.runs_programs()
+    }
 }
 
 impl Lines {

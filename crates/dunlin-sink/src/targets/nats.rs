@@ -268,6 +268,10 @@ impl Encode for Records {
                 .ok_or_else(|| Refusal::new(Cause::Value, "it is too long"))
         })
     }
+
+    fn runs_programs(&self) -> bool {
+        self.shape.runs_programs() || self.key.is_some()
+    }
 }
 
 impl Records {

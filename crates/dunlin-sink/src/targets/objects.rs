@@ -28,6 +28,10 @@ impl Encode for Objects {
             Ok(())
         })
     }
+
+    fn runs_programs(&self) -> bool {
+        self.shape.runs_programs()
+    }
 }
 
 const fn lines(shape: Arc<Shape>) -> Objects {

@@ -108,6 +108,14 @@ impl SinkArgs {
             None => self.plain.config()?,
         };
         config.metrics = self.metrics.or(config.metrics);
+        if config.state.is_none() {
+            // Of a unit of systemd with `StateDirectory=`; of several, the first.
+            let folders = std::env::var_os("STATE_DIRECTORY");
+            config.state = folders.as_deref().and_then(|folders| {
+                let first = std::env::split_paths(folders).next()?;
+                Some(first.join(format!("{}.state", config.name)))
+            });
+        }
         config.check()?;
         if self.check {
             return self.try_out(&config);

@@ -120,6 +120,10 @@ impl Encode for RowEncoder {
             Ok(())
         })
     }
+
+    fn runs_programs(&self) -> bool {
+        self.shape.runs_programs()
+    }
 }
 
 /// Appends a value with its length before it.
