@@ -7,7 +7,9 @@
 //! quinn-proto says only when it wants to be woken next, not for what. That it is
 //! an acknowledgement is seen by the time: the delay after a packet came, to the
 //! nanosecond. The delay, which peers may change (draft-ietf-quic-ack-frequency),
-//! is seen when a packet comes to a connection that has nothing else to wait for.
+//! is seen when a packet comes to a connection that has nothing else to wait for, or
+//! when two packets in a row lead to the same delay: a timer of losses begins with what
+//! was sent, and is as precise as the clock.
 //!
 //! Where acknowledgements have waited in vain lately, they need not wait: one leaves
 //! with the next datagrams of other connections, or alone in the turn that read the
@@ -44,6 +46,8 @@ const LONELY_MIN: u8 = 4;
 pub(super) struct AckWait {
     /// How long the peer lets acknowledgements wait.
     delay: Duration,
+    /// What may be that, seen once.
+    candidate: Duration,
     due: Option<StdInstant>,
     /// Acknowledgements in a row that nothing took along, up to [`LONELY_MIN`].
     lonely: u8,
@@ -66,10 +70,16 @@ impl AckWait {
         self.judge(before);
         let until = |at: StdInstant| at.saturating_duration_since(came);
         let delay = after.map(until).filter(|delay| DELAYS.contains(delay));
+        // Peers ask for whole microseconds.
+        let delay = delay.filter(|delay| delay.subsec_nanos().is_multiple_of(1_000));
         if let Some(delay) = delay
-            && before.is_none_or(|at| until(at) > QUIET)
+            && before != after
         {
-            self.delay = delay;
+            let is_alone = before.is_none_or(|at| until(at) > QUIET);
+            if is_alone || delay == self.candidate {
+                self.delay = delay;
+            }
+            self.candidate = delay;
         }
         self.due = after.filter(|_| delay == Some(self.delay));
         if self.due.is_some() && self.spared.take_if(|until| came < *until).is_some() {
@@ -224,6 +234,33 @@ mod tests {
         assert_eq!((wait.due, wait.delay), (None, Duration::from_millis(5)));
         wait.note(at(700), idle, idle);
         assert_eq!(wait.due, None);
+    }
+
+    #[test]
+    fn the_same_delay_twice_in_a_row_is_that_of_acknowledgements() {
+        let start = StdInstant::now();
+        let at = |micros: u64| start + Duration::from_micros(micros);
+        let mut wait = AckWait::default();
+        // Packets that acknowledge what was in flight, and carry something.
+        wait.note(at(0), Some(at(30_000)), Some(at(5_000)));
+        assert_eq!(wait.due, None, "once");
+        wait.note(at(100_000), Some(at(130_000)), Some(at(105_000)));
+        assert_eq!(wait.due, Some(at(105_000)));
+        // Others change nothing but what may be the delay.
+        wait.note(at(200_000), Some(at(230_000)), Some(at(207_123)));
+        wait.note(at(300_000), Some(at(330_000)), Some(at(308_456)));
+        assert_eq!((wait.due, wait.delay), (None, Duration::from_millis(5)));
+        // A timer that a packet does not change is not for its acknowledgement.
+        for _ in 0..3 {
+            wait.note(at(400_000), Some(at(409_000)), Some(at(409_000)));
+            assert_eq!((wait.due, wait.delay), (None, Duration::from_millis(5)));
+        }
+        // A timer of losses is as precise as the clock.
+        for begin in [500_000, 600_000] {
+            let after = at(begin + 9_000) + Duration::from_nanos(250);
+            wait.note(at(begin), Some(at(begin + 40_000)), Some(after));
+            assert_eq!((wait.due, wait.delay), (None, Duration::from_millis(5)));
+        }
     }
 
     #[test]
