@@ -4,5 +4,6 @@ mod conformance;
 mod damage;
 mod opening;
 mod owners;
+mod replicas;
 mod silence;
 mod support;

@@ -54,6 +54,9 @@ pub(crate) fn program() -> Option<PathBuf> {
     found
 }
 
+/// Longest that an answer is waited for before it is asked for again.
+const POLL: Duration = Duration::from_secs(2);
+
 /// What a server is started with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sync {
@@ -72,7 +75,44 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one; `None`: there is no program.
     pub(crate) fn start(sync: Sync) -> Option<Self> {
+        let mut server = Self::new(program()?, sync, "");
+        server.run();
+        Some(server)
+    }
+
+    /// Three that are one cluster.
+    pub(crate) fn cluster() -> Option<Vec<Self>> {
         let program = program()?;
+        let free: Vec<_> = (0..6)
+            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a port"))
+            .collect();
+        let port = |at: usize| free[at].local_addr().expect("bound").port();
+        let routes: Vec<_> = (0..3)
+            .map(|at| format!("nats-route://127.0.0.1:{}", port(at)))
+            .collect();
+        let mut servers: Vec<_> = (0..3)
+            .map(|at| {
+                let cluster = format!(
+                    "server_name: n{at}\ncluster {{ name: c, listen: \"127.0.0.1:{}\", \
+                     routes: {routes:?} }}\n",
+                    port(at)
+                );
+                let mut server = Self::new(program.clone(), Sync::Always, &cluster);
+                server.port = port(3 + at);
+                server
+            })
+            .collect();
+        drop(free);
+        for server in &mut servers {
+            server.process = Some(server.spawn());
+        }
+        for server in &servers {
+            server.wait_ready();
+        }
+        Some(servers)
+    }
+
+    fn new(program: PathBuf, sync: Sync, more: &str) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let interval = if sync == Sync::Always {
             "sync_interval: always"
@@ -84,18 +124,28 @@ impl Server {
              accounts {{\n\
              SYS {{ users: [{{ user: sys, password: s }}] }}\n\
              DL {{ jetstream: enabled, users: [{{ user: dl, password: d }}] }}\n\
-             }}\nsystem_account: SYS\n",
+             }}\nsystem_account: SYS\n{more}",
             dir.path().join("data").display()
         );
         std::fs::write(dir.path().join("nats.conf"), config).expect("a file");
-        let mut server = Self {
+        Self {
             program,
             dir,
             port: 0,
             process: None,
-        };
-        server.run();
-        Some(server)
+        }
+    }
+
+    fn spawn(&self) -> Child {
+        let log = std::fs::File::create(self.dir.path().join("log")).expect("a file");
+        Command::new(&self.program)
+            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-c"])
+            .arg(self.dir.path().join("nats.conf"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("a process")
     }
 
     /// Starts it, again on the port that it had.
@@ -106,15 +156,7 @@ impl Server {
                 let free = TcpListener::bind("127.0.0.1:0").expect("a port");
                 self.port = free.local_addr().expect("bound").port();
             }
-            let log = std::fs::File::create(self.dir.path().join("log")).expect("a file");
-            let mut process = Command::new(&self.program)
-                .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-c"])
-                .arg(self.dir.path().join("nats.conf"))
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()
-                .expect("a process");
+            let mut process = self.spawn();
             let until = Instant::now() + WAIT;
             while process.try_wait().expect("a child").is_none() {
                 assert!(Instant::now() < until, "the server does not start");
@@ -127,6 +169,31 @@ impl Server {
             self.port = 0;
         }
         panic!("no server starts");
+    }
+
+    /// Waits until it answers for the cluster.
+    fn wait_ready(&self) {
+        let until = Instant::now() + WAIT;
+        loop {
+            let info = self.try_ask("$JS.API.INFO", &Value::Null);
+            if info.is_some_and(|info| info["limits"].is_object()) {
+                return;
+            }
+            assert!(Instant::now() < until, "no cluster");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Name of the server that leads the stream of the partition.
+    pub(crate) fn leader(&self) -> Option<String> {
+        let info = self.try_ask("$JS.API.STREAM.INFO.dl-p-0", &Value::Null)?;
+        info["cluster"]["leader"].as_str().map(str::to_owned)
+    }
+
+    /// Starts it again, and waits until it answers.
+    pub(crate) fn back(&mut self) {
+        self.process = Some(self.spawn());
+        self.wait_ready();
     }
 
     pub(crate) fn kill(&mut self) {
@@ -149,21 +216,23 @@ impl Server {
 
     /// A request in the account of the store, and its answer.
     pub(crate) fn ask(&self, subject: &str, question: &Value) -> Value {
-        self.try_ask(subject, question).expect("an answer")
+        let question = question.to_string();
+        let answer = self.try_ask_bytes(subject, question.as_bytes(), WAIT);
+        answer.expect("an answer")
     }
 
     fn try_ask(&self, subject: &str, question: &Value) -> Option<Value> {
-        self.try_ask_bytes(subject, question.to_string().as_bytes())
+        self.try_ask_bytes(subject, question.to_string().as_bytes(), POLL)
     }
 
     /// As a client does that knows the subject.
     pub(crate) fn publish(&self, subject: &str, body: &[u8]) -> Value {
-        self.try_ask_bytes(subject, body).expect("an answer")
+        self.try_ask_bytes(subject, body, WAIT).expect("an answer")
     }
 
-    fn try_ask_bytes(&self, subject: &str, body: &[u8]) -> Option<Value> {
+    fn try_ask_bytes(&self, subject: &str, body: &[u8], wait: Duration) -> Option<Value> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        stream.set_read_timeout(Some(WAIT)).ok()?;
+        stream.set_read_timeout(Some(wait)).ok()?;
         let mut writer = stream.try_clone().ok()?;
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
