@@ -15,10 +15,10 @@ use crate::support::{PATIENCE, free_port, run};
 const ROUNDS: u64 = 6;
 
 /// A broker in a process of its own.
-struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
-    fn start(dir: &Path, name: &str, port: u16) -> Self {
+    pub(crate) fn start(dir: &Path, name: &str, port: u16) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         command.arg("broker");
         command.arg("--config").arg(dir.join(name));

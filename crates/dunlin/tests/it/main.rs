@@ -22,6 +22,7 @@ mod http;
 mod identities;
 mod import;
 mod ldap;
+mod manual_kill;
 mod metrics;
 mod migration;
 mod pipelined;
