@@ -108,6 +108,7 @@ pub struct Frame {
 /// # Errors
 /// Reserved packet type, wrong flags, a length that is not minimal or has more
 /// than four bytes, or a packet larger than `max_packet_bytes`.
+#[inline]
 pub fn peek(buf: &[u8], max_packet_bytes: u32) -> Result<Option<Frame>, DecodeError> {
     let Some((&first, rest)) = buf.split_first() else {
         return Ok(None);

@@ -26,7 +26,7 @@ pub(crate) fn handle_publish(
     own: &mut Owners,
     (c, s): (ConnIdx, SessionIdx),
     (arrived, stream): (StreamId, StreamId),
-    (packet, bytes): (Publish<'_>, &[u8]),
+    (packet, bytes): (&mut Publish<'_>, &[u8]),
 ) -> Result<(), Fault> {
     own.stats.note_received(packet.qos);
     let maximum = own.config.clients.topic_alias_maximum;
@@ -35,7 +35,7 @@ pub(crate) fn handle_publish(
             if let Some(pace) = &mut conn.pace {
                 pace.note_message(own.now);
             }
-            let topic = conn.link.handle_publish(arrived, &packet, maximum)?;
+            let topic = conn.link.handle_publish(arrived, packet, maximum)?;
             (topic, conn.peer.listener)
         }
         None => (None, 0),
@@ -46,7 +46,7 @@ pub(crate) fn handle_publish(
     let origin = session.reference(s);
     let token = own.commits.token();
     let mqtt = &mut session.mqtt;
-    match mqtt.handle_publish(&packet, stream, AckToken(token))? {
+    match mqtt.handle_publish(packet, stream, AckToken(token))? {
         Admission::New => {}
         Admission::Pending => return Ok(()),
         Admission::Repeated => {
@@ -60,21 +60,23 @@ pub(crate) fn handle_publish(
         .is_none()
         .then_some((mqtt.version, bytes));
     // From here on it is as its receivers get it.
-    let mut packet = packet;
-    if let Some(topic) = &alias_topic {
-        packet.topic = topic;
-    }
     packet.properties.topic_alias = None;
     packet.dup = false;
+    let named = alias_topic.as_deref();
+    let named = named.map(|topic| Publish {
+        topic,
+        ..packet.clone()
+    });
+    let packet = named.as_ref().unwrap_or(packet);
     let from = Publisher { c, origin, token };
     if !own.config.topics.alters() {
-        route(own, from, (&packet, raw), None);
+        route(own, from, (packet, raw), None);
         return Ok(());
     }
-    match topics::publish(own, s, listener, &packet) {
+    match topics::publish(own, s, listener, packet) {
         Ok(altered) => {
             let raw = raw.filter(|_| !altered.is_altered());
-            route(own, from, (&altered.apply(&packet), raw), altered.delay);
+            route(own, from, (&altered.apply(packet), raw), altered.delay);
         }
         Err(wrong) => {
             audit::note_denied(own, s, topics::cause(wrong), packet.topic);
@@ -107,20 +109,26 @@ fn route(
     }
     let form = Form::of_packet(packet, raw);
     if let Some(delay) = delay {
-        let session = own.sessions.get(s);
-        let sender = session.and_then(|it| sender_number(it.user.as_deref(), &it.client_id));
-        let message = topics::later(form.message(own.now), sender, delay, own.now);
-        if sender.is_some_and(|it| !waiting::has_share(own, it, message.cost())) {
-            own.stats.publishes_refused += 1;
-            if packet.qos != QoS::AtMostOnce {
-                acks::answer_publish(own, origin, token, Verdict::Refused);
-            }
-            return;
-        }
-        let mut source = Source::of(&message, own.now).by(c).for_later();
-        return publish::dispatch(own, Some(origin), token, &mut source, None);
+        return route_later(own, from, &form, delay);
     }
     let mut source = Source::new(form.into(), Some(c), own.now);
+    publish::dispatch(own, Some(origin), token, &mut source, None);
+}
+
+/// Gives a message to where it waits for its time, if its sender has room there.
+fn route_later(own: &mut Owners, from: Publisher, form: &Form<'_>, delay: Duration) {
+    let Publisher { c, origin, token } = from;
+    let session = own.sessions.get(origin.at);
+    let sender = session.and_then(|it| sender_number(it.user.as_deref(), &it.client_id));
+    let message = topics::later(form.message(own.now), sender, delay, own.now);
+    if sender.is_some_and(|it| !waiting::has_share(own, it, message.cost())) {
+        own.stats.publishes_refused += 1;
+        if form.qos() != QoS::AtMostOnce {
+            acks::answer_publish(own, origin, token, Verdict::Refused);
+        }
+        return;
+    }
+    let mut source = Source::of(&message, own.now).by(c).for_later();
     publish::dispatch(own, Some(origin), token, &mut source, None);
 }
 

@@ -232,7 +232,15 @@ impl SessionCore {
     }
 
     /// Whether the rules, or a server, let it do this.
+    #[inline]
     pub(crate) fn may(&self, access: &Access, action: Action, topic: &str) -> bool {
+        if self.rules.is_none() && access.is_free() {
+            return !matches!(self.standing, Standing::Gone | Standing::Unproved);
+        }
+        self.is_let(access, action, topic)
+    }
+
+    fn is_let(&self, access: &Access, action: Action, topic: &str) -> bool {
         match self.decide(access, action, topic) {
             Decision::Allowed => true,
             Decision::Denied => false,
