@@ -31,7 +31,7 @@ mod window;
 
 pub use consumer::{Consumer, Next, Receipt, Settled, Transfer};
 pub use delivery::{Content, Delivery, Identifiers};
-pub use passed::{Looked, Place};
+pub use passed::{Place, Scanned};
 pub use queue::{Ahead, Queue};
 pub use state::{Event, Outcome, State, Step};
 pub use window::{Key, Window};

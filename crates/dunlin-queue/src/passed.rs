@@ -46,14 +46,14 @@ impl Place {
 
 /// How far a consumer has looked that does not want every message.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct Scanned {
     /// The last turn of each level.
     turns: BTreeMap<Reverse<u8>, u64>,
-    /// What came back to where it has looked.
+    /// What came back to where it has scanned.
     missed: BTreeSet<Place>,
 }
 
-impl Looked {
+impl Scanned {
     /// It has looked at the message of this place.
     pub(crate) fn note(&mut self, place: Place) {
         if !self.missed.remove(&place) {
@@ -124,26 +124,26 @@ impl Passed {
     }
 
     /// The first message that a consumer has not looked at.
-    pub(crate) fn ahead(&self, looked: &mut Looked) -> Option<Place> {
+    pub(crate) fn ahead(&self, scanned: &mut Scanned) -> Option<Place> {
         // What was taken meanwhile is not there any more.
-        while let Some(place) = looked.missed.first().copied()
+        while let Some(place) = scanned.missed.first().copied()
             && !self.all.contains_key(&place)
         {
-            looked.missed.pop_first();
+            scanned.missed.pop_first();
         }
         let mut start = Place::new(u8::MAX, Some(0));
         let next = loop {
             let Some((&place, _)) = self.all.range(start..).next() else {
                 break None;
             };
-            let last = looked.turns.get(&place.level).copied();
+            let last = scanned.turns.get(&place.level).copied();
             let turn = last.map_or(0, |last| last.saturating_add(1));
             if place.turn >= turn {
                 break Some(place);
             }
             start = Place { turn, ..place };
         };
-        let missed = looked.missed.first().copied();
+        let missed = scanned.missed.first().copied();
         missed.into_iter().chain(next).min()
     }
 
@@ -232,16 +232,16 @@ mod tests {
     /// The next message whose number is `of` modulo 3.
     fn search(
         queue: &mut Queue,
-        looked: &mut [Looked; 2],
+        scanned: &mut [Scanned; 2],
         of: usize,
         looks: &mut usize,
     ) -> Option<(u64, Delivery)> {
         loop {
-            match queue.ahead(&mut looked[of], NOW, false) {
+            match queue.ahead(&mut scanned[of], NOW, false) {
                 Ahead::Message { place, back } => {
                     *looks += 1;
                     if back {
-                        looked[1 - of].note_back(place);
+                        scanned[1 - of].note_back(place);
                     }
                     assert!(queue.message_at(place).is_some());
                     let seq = queue.delivery_at(place).and_then(|it| it.seq);
@@ -275,7 +275,7 @@ mod tests {
                 random % max
             };
             let mut queue = Queue::default();
-            let mut looked = [Looked::default(), Looked::default()];
+            let mut scanned = [Scanned::default(), Scanned::default()];
             let (mut out, mut waiting) = (Vec::new(), Vec::new());
             let (mut pushed, mut looks) = (0, 0);
             for _ in 0..150 {
@@ -292,7 +292,7 @@ mod tests {
                     3 => out.extend(take(&mut queue)),
                     4 => {
                         let of = next(2) as usize;
-                        out.extend(search(&mut queue, &mut looked, of, &mut looks));
+                        out.extend(search(&mut queue, &mut scanned, of, &mut looks));
                     }
                     _ if !out.is_empty() => {
                         let at = next(out.len() as u64) as usize;
@@ -309,10 +309,10 @@ mod tests {
             assert_eq!(queue.len(), waiting.len());
             for of in [0, 1] {
                 let mut got = Vec::new();
-                while let Some((_, it)) = search(&mut queue, &mut looked, of, &mut looks) {
+                while let Some((_, it)) = search(&mut queue, &mut scanned, of, &mut looks) {
                     got.extend(it.seq);
                 }
-                assert!(!queue.has_ahead(&mut looked[of]));
+                assert!(!queue.has_ahead(&mut scanned[of]));
                 let (wanted, rest): (Vec<_>, Vec<_>) = waiting
                     .into_iter()
                     .partition(|(_, seq)| seq % 3 == of as u64);
@@ -334,9 +334,9 @@ mod tests {
         for seq in 0..10_000 {
             queue.push(delivery(3 * seq + 2, 0));
         }
-        let (mut looked, mut looks) = ([Looked::default(), Looked::default()], 0);
+        let (mut scanned, mut looks) = ([Scanned::default(), Scanned::default()], 0);
         for _ in 0..100 {
-            assert!(search(&mut queue, &mut looked, 0, &mut looks).is_none());
+            assert!(search(&mut queue, &mut scanned, 0, &mut looks).is_none());
             queue.push(delivery(2, 0));
         }
         assert_eq!(looks, 10_099);
@@ -344,7 +344,7 @@ mod tests {
         let (turn, first) = queue.take().expect("the first");
         assert_eq!(first.seq, Some(2));
         queue.put_back(turn, first);
-        assert!(search(&mut queue, &mut looked, 0, &mut looks).is_none());
+        assert!(search(&mut queue, &mut scanned, 0, &mut looks).is_none());
         assert_eq!(looks, 10_099 + 2);
     }
 
@@ -355,8 +355,8 @@ mod tests {
             queue.push(delivery(3 * seq + 2, 0));
         }
         let bytes = queue.bytes() / 5_000;
-        let (mut looked, mut looks) = ([Looked::default(), Looked::default()], 0);
-        assert!(search(&mut queue, &mut looked, 1, &mut looks).is_none());
+        let (mut scanned, mut looks) = ([Scanned::default(), Scanned::default()], 0);
+        assert!(search(&mut queue, &mut scanned, 1, &mut looks).is_none());
         assert_eq!(queue.bytes(), HELD_MAX * bytes);
         assert!(queue.shed(0) > 0);
         assert_eq!((queue.bytes(), queue.len()), (0, 5_000));

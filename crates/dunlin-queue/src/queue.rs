@@ -8,7 +8,7 @@ use dunlin_base::{Instant, Message};
 
 use crate::delivery::{Content, Delivery};
 use crate::levels::Levels;
-use crate::passed::{Looked, Passed, Place};
+use crate::passed::{Passed, Place, Scanned};
 
 /// Deliveries that wait: what is in memory, what is only in the store, and the
 /// room kept for what the store is being asked to take.
@@ -60,7 +60,7 @@ pub enum Ahead {
     Message {
         /// Where it is.
         place: Place,
-        /// It came back to where others may have looked: [`Looked::note_back`].
+        /// It came back to where others may have scanned: [`Scanned::note_back`].
         back: bool,
     },
     /// Load the messages that [`Queue::stored_at_front`] names.
@@ -196,9 +196,9 @@ impl Queue {
 
     /// What a consumer comes to next that has looked so far. `buries`: what is past its
     /// time is needed.
-    pub fn ahead(&mut self, looked: &mut Looked, now: Instant, buries: bool) -> Ahead {
+    pub fn ahead(&mut self, scanned: &mut Scanned, now: Instant, buries: bool) -> Ahead {
         let off = self.off.get_or_insert_default();
-        let passed = off.passed.ahead(looked);
+        let passed = off.passed.ahead(scanned);
         let behind = self.levels.front_place();
         let is_passed = match (passed, behind) {
             (Some(passed), Some(behind)) => passed < behind,
@@ -234,7 +234,7 @@ impl Queue {
                 (place, turn.is_some())
             }
         };
-        looked.note(place);
+        scanned.note(place);
         match expired.then(|| self.take_at(place)).flatten() {
             Some((_, delivery)) => Ahead::Expired(delivery),
             None => Ahead::Message { place, back },
@@ -242,9 +242,9 @@ impl Queue {
     }
 
     /// Whether a consumer that has looked so far may find something.
-    pub fn has_ahead(&self, looked: &mut Looked) -> bool {
+    pub fn has_ahead(&self, scanned: &mut Scanned) -> bool {
         let off = self.off.as_ref();
-        self.levels.front().is_some() || off.is_some_and(|off| off.passed.ahead(looked).is_some())
+        self.levels.front().is_some() || off.is_some_and(|off| off.passed.ahead(scanned).is_some())
     }
 
     /// The message at a place, if it is in memory.

@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use dunlin_link::linux;
 
+use crate::console;
 use crate::run::drive::RunCommand;
-use crate::say;
 
 /// Experiments with targets.
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ impl Check {
     pub(crate) fn run(self) -> Result<ExitCode> {
         if let Some(what) = linux::missing() {
             if self.short {
-                say::out(format_args!("checks on emulated links: SKIPPED: {what}"));
+                console::line(format_args!("checks on emulated links: SKIPPED: {what}"));
                 return Ok(ExitCode::SUCCESS);
             }
             bail!(what);
@@ -64,7 +64,7 @@ impl Check {
         if missed.is_empty() {
             return Ok(ExitCode::SUCCESS);
         }
-        say::out(format_args!("missed a target: {}", missed.join(", ")));
+        console::line(format_args!("missed a target: {}", missed.join(", ")));
         Ok(ExitCode::FAILURE)
     }
 }

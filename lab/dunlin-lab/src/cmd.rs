@@ -7,12 +7,12 @@ use clap::{Parser, Subcommand};
 use dunlin_link::linux;
 
 use crate::check::Check;
+use crate::console;
 use crate::lab::remove_folders;
 use crate::link::LinkCommand;
 use crate::profile::Profiles;
 use crate::run::drive::RunCommand;
 use crate::run::report::ReportCommand;
-use crate::say;
 
 /// Emulated links between hosts of one machine, and experiments on them.
 #[derive(Debug, Parser)]
@@ -73,20 +73,20 @@ fn clean(names: &[String]) -> Result<ExitCode> {
     }
     let cleaned = linux::clean(names)?;
     for name in &cleaned.removed {
-        say::out(format_args!("removed {name}"));
+        console::line(format_args!("removed {name}"));
     }
     for name in &cleaned.running {
-        say::out(format_args!("left alone: {name} is running"));
+        console::line(format_args!("left alone: {name} is running"));
     }
     let folders = match names {
         [] => remove_folders(),
         _ => Vec::new(),
     };
     for name in &folders {
-        say::out(format_args!("removed the folder {name}"));
+        console::line(format_args!("removed the folder {name}"));
     }
     if cleaned.removed.is_empty() && cleaned.running.is_empty() && folders.is_empty() {
-        say::out("nothing to clean");
+        console::line("nothing to clean");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,7 +18,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::trouble;
-use crate::{profile, say, selftest, topology};
+use crate::{console, profile, selftest, topology};
 
 /// Exit code of a run whose packets the kernel dropped behind the link's back.
 const EXIT_INVALID: u8 = 3;
@@ -152,12 +152,12 @@ impl LinkCommand {
                     (name.to_owned(), host)
                 })
                 .collect();
-            say::out(serde_json::Value::from(hosts));
+            console::line(serde_json::Value::from(hosts));
         } else if self.command.is_empty() {
             for (_, namespace, address) in testbed.hosts() {
-                say::err(format_args!("{} is {address}", namespace.name()));
+                console::error(format_args!("{} is {address}", namespace.name()));
             }
-            say::err(format_args!("seed {}; end with Ctrl-C", self.seed));
+            console::error(format_args!("seed {}; end with Ctrl-C", self.seed));
         }
     }
 
@@ -170,7 +170,7 @@ impl LinkCommand {
                 Some(end) => events.recv_timeout(end.saturating_duration_since(Instant::now())),
             };
             match event {
-                Ok(Event::Line(line)) => say::out(obey(testbed, &line)),
+                Ok(Event::Line(line)) => console::line(obey(testbed, &line)),
                 Ok(Event::Exited(_)) => {}
                 Ok(Event::Signal | Event::InputEnded) | Err(_) => return,
             }
@@ -213,7 +213,7 @@ impl LinkCommand {
                     let code = code.and_then(|code| u8::try_from(code).ok());
                     return Ok(ExitCode::from(code.unwrap_or(1)));
                 }
-                Ok(Event::Line(line)) => say::out(obey(testbed, &line)),
+                Ok(Event::Line(line)) => console::line(obey(testbed, &line)),
                 Ok(Event::InputEnded) => {}
                 Ok(Event::Signal) | Err(_) => {
                     // It is ours, and it is waited for above.
@@ -231,7 +231,7 @@ impl LinkCommand {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.control {
-            say::out(serde_json::to_string(report)?);
+            console::line(serde_json::to_string(report)?);
         }
         Ok(if is_fit(&report.trouble()) {
             code
@@ -273,12 +273,12 @@ fn attend(name: &str, realtime: bool, testbed: &Testbed) -> Result<()> {
     // It ends by itself once the link is gone.
     thread::spawn(move || wait(watcher));
     if let Some(why) = testbed.no_realtime() {
-        say::err("WARNING ------------------------------------------------------------");
-        say::err(format_args!("no real-time priority ({why}):"));
-        say::err("delays will be those of the scheduler, off by milliseconds");
-        say::err("--------------------------------------------------------------------");
+        console::error("WARNING ------------------------------------------------------------");
+        console::error(format_args!("no real-time priority ({why}):"));
+        console::error("delays will be those of the scheduler, off by milliseconds");
+        console::error("--------------------------------------------------------------------");
     } else if !realtime {
-        say::err("without real-time priority, as asked: delays are off by milliseconds");
+        console::error("without real-time priority, as asked: delays are off by milliseconds");
     }
     Ok(())
 }
@@ -286,7 +286,7 @@ fn attend(name: &str, realtime: bool, testbed: &Testbed) -> Result<()> {
 /// Says what makes a run worthless; true if nothing does.
 pub(crate) fn is_fit(trouble: &[String]) -> bool {
     for sentence in trouble {
-        say::err(sentence);
+        console::error(sentence);
     }
     trouble.is_empty()
 }

@@ -10,6 +10,8 @@ mod children;
 #[cfg(target_os = "linux")]
 mod cmd;
 #[cfg(target_os = "linux")]
+mod console;
+#[cfg(target_os = "linux")]
 mod lab;
 #[cfg(target_os = "linux")]
 mod link;
@@ -19,8 +21,6 @@ mod process;
 mod profile;
 #[cfg(target_os = "linux")]
 mod run;
-#[cfg(target_os = "linux")]
-mod say;
 #[cfg(target_os = "linux")]
 mod selftest;
 #[cfg(target_os = "linux")]

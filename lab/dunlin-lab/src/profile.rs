@@ -10,7 +10,7 @@ use clap::Args;
 use dunlin_link::{Action, Profile, Topology};
 use toml::{Table, Value};
 
-use crate::say;
+use crate::console;
 
 /// What happens to packets from either end.
 pub(crate) type Both = [Profile; 2];
@@ -160,7 +160,7 @@ impl Profiles {
         for (name, text) in SHIPPED {
             let named = self.names.iter().any(|wanted| wanted == name);
             if named || self.names.is_empty() {
-                say::out(shown(name, text, named || self.sources)?);
+                console::line(shown(name, text, named || self.sources)?);
             }
         }
         Ok(())

@@ -80,16 +80,16 @@ pub fn frames(data: &[u8]) {
     survives(pair);
 }
 
-/// Handshake messages: changes to what an honest server says, a request for
+/// Handshake messages: changes to what an honest server answers, a request for
 /// another hello before it, and bytes instead of its certificate or behind its
 /// Finished.
 pub fn handshake(data: &[u8]) {
     let (first, rest) = data.split_first().unwrap_or((&0, &[]));
     let resume = first & 1 != 0;
     let mut pair = Pair::new(resume);
-    let mut says = pair.honest();
+    let mut answer = pair.honest();
     if !resume {
-        says.hello = extension(43, &[3, 4]);
+        answer.hello = extension(43, &[3, 4]);
     }
     let mut parts = parts(rest);
     let mut part = || parts.next().unwrap_or_default();
@@ -99,21 +99,21 @@ pub fn handshake(data: &[u8]) {
             return survives(pair);
         }
     }
-    says.hello.extend_from_slice(part());
-    says.extensions.extend_from_slice(part());
-    if let Some(parameters) = &mut says.parameters {
+    answer.hello.extend_from_slice(part());
+    answer.extensions.extend_from_slice(part());
+    if let Some(parameters) = &mut answer.parameters {
         parameters.extend_from_slice(part());
     }
-    says.bad_finished = first & 2 != 0;
-    pair.hello(&says);
+    answer.bad_finished = first & 2 != 0;
+    pair.hello(&answer);
     if pair.client.error().is_none() && resume {
-        pair.finish(&says);
-        if !says.bad_finished && pair.client.error().is_none() {
+        pair.finish(&answer);
+        if !answer.bad_finished && pair.client.error().is_none() {
             pair.crypto(2, part());
         }
-        assert!(!says.bad_finished || pair.client.error().is_some());
+        assert!(!answer.bad_finished || pair.client.error().is_some());
     } else if pair.client.error().is_none() {
-        let mut flight = pair.encrypted_extensions(&says);
+        let mut flight = pair.encrypted_extensions(&answer);
         flight.extend_from_slice(part());
         flight.extend_from_slice(part());
         flight.extend_from_slice(part());

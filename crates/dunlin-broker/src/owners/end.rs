@@ -1,4 +1,4 @@
-//! A link at its node: what it may take, what it has, how far it has looked.
+//! A link at its node: what it may take, what it has, how far it has scanned.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::{Instant, Message, ShardId};
-use dunlin_queue::{Ahead, Consumer, Looked, Next, Place, Queue};
+use dunlin_queue::{Ahead, Consumer, Next, Place, Queue, Scanned};
 
 use crate::ids::SessionRef;
 use crate::queues::calls::{Keep, Use};
@@ -18,29 +18,29 @@ pub(super) const BROWSED_MAX: usize = 4096;
 
 /// What looking for messages that consumers with filters want may cost a shard at a
 /// time, in steps of filters.
-const LOOK_STEPS_MAX: usize = 65_536;
+const SCAN_STEPS_MAX: usize = 65_536;
 
 /// What a look at a message costs besides.
-const LOOK_STEPS_MIN: usize = 32;
+const SCAN_STEPS_MIN: usize = 32;
 
 /// Time until a shard may look for so much again.
-pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const SCAN_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a shard may still look at.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct ScanBudget {
     since: Option<Instant>,
     left: usize,
 }
 
-impl Looks {
+impl ScanBudget {
     /// Whether there is something left.
     fn may(&mut self, now: Instant) -> bool {
         // Clocks go back, too.
-        let is_over = |since| now < since || since + LOOK_PAUSE <= now;
+        let is_over = |since| now < since || since + SCAN_PAUSE <= now;
         if self.since.is_none_or(is_over) {
             self.since = Some(now);
-            self.left = LOOK_STEPS_MAX;
+            self.left = SCAN_STEPS_MAX;
         }
         self.left > 0
     }
@@ -48,16 +48,16 @@ impl Looks {
     /// Whether a consumer wants a message.
     fn look(&mut self, wants: &Wants, message: &Message, now: Instant) -> bool {
         let (wanted, steps) = wants.look(message, now);
-        self.left = self.left.saturating_sub(steps + LOOK_STEPS_MIN);
+        self.left = self.left.saturating_sub(steps + SCAN_STEPS_MIN);
         wanted
     }
 }
 
-/// What a consumer wants of its queue, and how far it has looked.
+/// What a consumer wants of its queue, and how far it has scanned.
 #[derive(Debug)]
 pub(crate) struct Search {
     wants: Wants,
-    pub(super) looked: Looked,
+    pub(super) scanned: Scanned,
     /// It goes on looking after a while.
     pub(super) paused: bool,
 }
@@ -66,7 +66,7 @@ impl Search {
     pub(super) fn new(wants: Wants) -> Self {
         Self {
             wants,
-            looked: Looked::default(),
+            scanned: Scanned::default(),
             paused: false,
         }
     }
@@ -74,12 +74,12 @@ impl Search {
     /// Whether the consumer wants a message; `None`: it may not look now.
     pub(super) fn look(
         &mut self,
-        looks: &mut Looks,
+        budget: &mut ScanBudget,
         message: &Message,
         now: Instant,
     ) -> Option<bool> {
-        self.paused = !looks.may(now);
-        (!self.paused).then(|| looks.look(&self.wants, message, now))
+        self.paused = !budget.may(now);
+        (!self.paused).then(|| budget.look(&self.wants, message, now))
     }
 
     /// Bytes that it takes.
@@ -199,7 +199,7 @@ impl End {
     pub(crate) fn has_seen_all(&mut self, queue: &Queue) -> bool {
         match (self.wants, &mut self.search) {
             (Use::Browse, _) => self.browsed.is_empty(),
-            (_, Some(search)) => !queue.has_ahead(&mut search.looked),
+            (_, Some(search)) => !queue.has_ahead(&mut search.scanned),
             (_, None) => queue.is_empty(),
         }
     }
@@ -244,7 +244,7 @@ impl End {
     pub(super) fn search(
         &mut self,
         queue: &mut Queue,
-        looks: &mut Looks,
+        budget: &mut ScanBudget,
         now: Instant,
         buries: bool,
     ) -> Found {
@@ -252,18 +252,18 @@ impl End {
             return Found::Nothing;
         };
         loop {
-            search.paused = !looks.may(now);
+            search.paused = !budget.may(now);
             if search.paused {
                 return Found::Nothing;
             }
-            let (place, back) = match queue.ahead(&mut search.looked, now, buries) {
+            let (place, back) = match queue.ahead(&mut search.scanned, now, buries) {
                 Ahead::Message { place, back } => (place, back),
                 Ahead::Load => return Found::Next(Next::Load),
                 Ahead::Expired(delivery) => return Found::Next(Next::Expired(delivery)),
                 Ahead::Nothing => return Found::Nothing,
             };
             let message = queue.message_at(place);
-            if message.is_some_and(|message| looks.look(&search.wants, message, now)) {
+            if message.is_some_and(|message| budget.look(&search.wants, message, now)) {
                 let key = self.last_key.wrapping_add(1);
                 let taken = queue.take_at(place);
                 let next = taken.and_then(|(turn, it)| self.consumer.take(key, turn, it));
@@ -278,7 +278,7 @@ impl End {
     }
 
     /// The next message that it sees, if it takes nothing.
-    pub(super) fn see(&mut self, looks: &mut Looks, now: Instant) -> Option<Seen> {
+    pub(super) fn see(&mut self, budget: &mut ScanBudget, now: Instant) -> Option<Seen> {
         if self.is_used_up() {
             return None;
         }
@@ -286,7 +286,7 @@ impl End {
             let (message, ..) = self.browsed.front()?;
             let message = message.upgrade().filter(|message| !message.is_expired(now));
             let wanted = match (&mut self.search, &message) {
-                (Some(search), Some(message)) => search.look(looks, message, now)?,
+                (Some(search), Some(message)) => search.look(budget, message, now)?,
                 _ => true,
             };
             let (_, failed, added) = self.browsed.pop_front()?;

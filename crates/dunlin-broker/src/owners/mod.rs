@@ -54,7 +54,7 @@ use crate::owners::audit::Audit;
 use crate::owners::budget::Budget;
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
-use crate::owners::end::Looks;
+use crate::owners::end::ScanBudget;
 use crate::owners::figures::Figures;
 use crate::owners::outbox::Outbox;
 use crate::owners::pending::{Dead, Moved, Pending, Retired};
@@ -120,7 +120,7 @@ pub(crate) struct Owners {
     pub(crate) budget: Budget,
     pub(crate) termini: Termini,
     pub(crate) timers: Timers,
-    pub(crate) looks: Looks,
+    pub(crate) scan_budget: ScanBudget,
     pub(crate) outbox: Outbox,
     pub(crate) later: VecDeque<Later>,
     pub(crate) stats: Stats,
@@ -161,7 +161,7 @@ impl Owners {
             ),
             termini: Termini::default(),
             timers: Timers::default(),
-            looks: Looks::default(),
+            scan_budget: ScanBudget::default(),
             outbox: Outbox::new(shard, config.shards),
             later: VecDeque::new(),
             stats: Stats::default(),

@@ -19,7 +19,7 @@ use crate::ids::SessionRef;
 use crate::owners::aside::Aside;
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::delayed::Delayed;
-use crate::owners::end::{BROWSED_MAX, End, Looks, Search, Seen};
+use crate::owners::end::{BROWSED_MAX, End, ScanBudget, Search, Seen};
 use crate::owners::kind::SessionKind;
 use crate::owners::room::Room;
 use crate::owners::routing::FILTERED;
@@ -352,10 +352,10 @@ impl Node {
         &mut self,
         at: usize,
         now: Instant,
-        looks: &mut Looks,
+        budget: &mut ScanBudget,
     ) -> Option<(u32, Seen)> {
         let end = self.ends.get_mut(at)?;
-        let seen = end.see(looks, now)?;
+        let seen = end.see(budget, now)?;
         Some((end.last_key, seen))
     }
 

@@ -12,7 +12,7 @@ use crate::ids::SessionIdx;
 use crate::io::Output;
 use crate::messages::source::Source;
 use crate::messages::walk;
-use crate::owners::end::LOOK_PAUSE;
+use crate::owners::end::SCAN_PAUSE;
 use crate::owners::kind::SessionKind as _;
 use crate::owners::node::{Node, leaving};
 use crate::owners::pending::Acquired;
@@ -86,7 +86,7 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
         if !node.is_ready() {
             return;
         }
-        match node.next(now, unsettled_max, &mut own.looks) {
+        match node.next(now, unsettled_max, &mut own.scan_budget) {
             Some((end, Next::Send(transfer))) => hand_over(own, s, end, &transfer),
             Some((_, Next::Expired(delivery))) => expire(own, s, delivery),
             Some((end, Next::Load)) => load(own, s, end),
@@ -116,7 +116,7 @@ pub(crate) fn remind(own: &mut Owners, s: SessionIdx) {
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    let soon = now + LOOK_PAUSE;
+    let soon = now + SCAN_PAUSE;
     let look = node.is_paused().then_some(soon);
     let due = node.delayed.next().map(|at| at.max(soon));
     let times = node.expires.into_iter().chain(look).chain(due);

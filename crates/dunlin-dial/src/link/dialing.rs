@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use dunlin_base::transport::{CloseCause, Transport};
 use dunlin_base::{ConnId, Instant};
 
-use super::knock::Knock;
+use super::port_probe::PortProbe;
 use super::{CLOSE_NORMAL, Link, State, Step as LinkStep, Watch};
 use crate::context::Context;
 use crate::error::{DialError, PORT_CLOSED};
@@ -52,7 +52,7 @@ struct Lane {
     addrs: VecDeque<SocketAddr>,
     conns: Vec<(ConnId, IpAddr)>,
     /// QUIC: whether a port is closed.
-    knocks: Vec<Knock>,
+    probes: Vec<PortProbe>,
     /// When to try the next address.
     next_at: Instant,
     opened: Option<ConnId>,
@@ -68,7 +68,7 @@ impl Lane {
             port,
             addrs: addrs.iter().map(with_port).collect(),
             conns: Vec::new(),
-            knocks: Vec::new(),
+            probes: Vec::new(),
             next_at: Instant::ZERO,
             opened: None,
         }
@@ -99,7 +99,7 @@ impl Dialing {
     pub(super) fn closed(&mut self, conn: ConnId, cause: CloseCause) {
         for lane in &mut self.lanes {
             lane.conns.retain(|(other, _)| *other != conn);
-            lane.knocks.retain(|knock| knock.conn != conn);
+            lane.probes.retain(|probe| probe.conn != conn);
             if lane.opened == Some(conn) {
                 lane.opened = None;
                 self.race.failed(lane.runner);
@@ -254,7 +254,7 @@ impl<W: Watch> Link<W> {
                     Ok(conn) => {
                         lane.conns.push((conn, addr.ip()));
                         if lane.transport == Transport::Quic {
-                            lane.knocks.push(Knock::new(context.now, conn, addr));
+                            lane.probes.push(PortProbe::new(context.now, conn, addr));
                         }
                         lane.next_at = context.now + HEAD_START;
                     }
@@ -266,8 +266,8 @@ impl<W: Watch> Link<W> {
             } else if !lane.addrs.is_empty() {
                 wake = wake.into_iter().chain([lane.next_at]).min();
             }
-            let knocks = lane.knocks.iter().map(|knock| knock.at);
-            wake = wake.into_iter().chain(knocks).min();
+            let probes = lane.probes.iter().map(|probe| probe.at);
+            wake = wake.into_iter().chain(probes).min();
         }
         wake
     }
@@ -275,12 +275,12 @@ impl<W: Watch> Link<W> {
     /// Gives up connections of QUIC whose port is closed.
     fn drop_refused(&self, context: &mut Context<'_>, dialing: &mut Dialing) {
         let lanes = dialing.lanes.iter_mut();
-        let knocks = lanes.filter(|lane| lane.opened.is_none());
-        let knocks = knocks.flat_map(|lane| &mut lane.knocks);
+        let probes = lanes.filter(|lane| lane.opened.is_none());
+        let probes = probes.flat_map(|lane| &mut lane.probes);
         let local = self.options.local_addr;
-        let refused = knocks.filter_map(|knock| {
-            let refused = knock.is_refused(context.now, local);
-            refused.then_some(knock.conn)
+        let refused = probes.filter_map(|probe| {
+            let refused = probe.is_refused(context.now, local);
+            refused.then_some(probe.conn)
         });
         for conn in refused.collect::<Vec<_>>() {
             context.conns.remove(&conn);

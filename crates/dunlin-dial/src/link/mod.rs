@@ -3,9 +3,9 @@
 
 mod dialing;
 mod early;
-mod knock;
 mod losses;
 mod pace;
+mod port_probe;
 mod upgrade;
 
 use core::net::SocketAddr;

@@ -8,8 +8,9 @@
 //! an acknowledgement is seen by the time: the delay after a packet came, to the
 //! nanosecond. The delay, which peers may change (draft-ietf-quic-ack-frequency),
 //! is seen when a packet comes to a connection that has nothing else to wait for, or
-//! when two packets in a row lead to the same delay: a timer of losses begins with what
-//! was sent, and is as precise as the clock.
+//! when two packets in a row lead to the same delay: a timer of losses begins when something
+//! was sent and lasts as long as round-trip times say, which is rarely the same twice and
+//! rarely whole microseconds. One that is taken for it all the same costs one probe.
 //!
 //! Where acknowledgements have waited in vain lately, they need not wait: one leaves
 //! with the next datagrams of other connections, or alone in the turn that read the
@@ -255,7 +256,7 @@ mod tests {
             wait.note(at(400_000), Some(at(409_000)), Some(at(409_000)));
             assert_eq!((wait.due, wait.delay), (None, Duration::from_millis(5)));
         }
-        // A timer of losses is as precise as the clock.
+        // A timer of losses is a mean of round-trip times.
         for begin in [500_000, 600_000] {
             let after = at(begin + 9_000) + Duration::from_nanos(250);
             wait.note(at(begin), Some(at(begin + 40_000)), Some(after));

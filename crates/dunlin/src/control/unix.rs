@@ -50,13 +50,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Door {
     socket: Arc<UnixSocket>,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the threads share.
 #[derive(Debug)]
-struct Desk {
+struct Shared {
     plane: Arc<Plane>,
     stopping: AtomicBool,
     open: Mutex<Vec<Open>>,
@@ -77,17 +77,17 @@ impl Door {
     /// listens there, for two.
     pub(crate) fn open(path: &Path, plane: Arc<Plane>) -> io::Result<Self> {
         let socket = Arc::new(UnixSocket::bind(path, ACCESS)?);
-        let desk = Arc::new(Desk {
+        let shared = Arc::new(Shared {
             plane,
             stopping: AtomicBool::new(false),
             open: Mutex::default(),
         });
-        let (shared, listening) = (Arc::clone(&desk), Arc::clone(&socket));
+        let (accepting, listening) = (Arc::clone(&shared), Arc::clone(&socket));
         let thread = std::thread::Builder::new().name("control".into());
-        let thread = thread.spawn(move || accept(listening.listener(), &shared))?;
+        let thread = thread.spawn(move || accept(listening.listener(), &accepting))?;
         Ok(Self {
             socket,
-            desk,
+            shared,
             thread: Some(thread),
         })
     }
@@ -100,14 +100,14 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        self.desk.stopping.store(true, Ordering::Relaxed);
+        self.shared.stopping.store(true, Ordering::Relaxed);
         // Wakes the thread.
         let woken = UnixStream::connect(self.socket.path());
         if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
             // It ends with its panic, if it had one.
             let _ = thread.join();
         }
-        let open = core::mem::take(&mut *self.desk.lock());
+        let open = core::mem::take(&mut *self.shared.lock());
         for Open { stream, .. } in &open {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -117,7 +117,7 @@ impl Drop for Door {
     }
 }
 
-impl Desk {
+impl Shared {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,21 +127,21 @@ impl Desk {
     }
 }
 
-fn accept(listener: &UnixListener, desk: &Arc<Desk>) {
+fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
     for client in listener.incoming() {
-        if desk.is_stopping() {
+        if shared.is_stopping() {
             return;
         }
         match client {
-            Ok(client) => enter(desk, client),
+            Ok(client) => enter(shared, client),
             Err(_) => std::thread::sleep(PAUSE),
         }
     }
 }
 
 /// Gives a connection its thread.
-fn enter(desk: &Arc<Desk>, client: UnixStream) {
-    let mut open = desk.lock();
+fn enter(shared: &Arc<Shared>, client: UnixStream) {
+    let mut open = shared.lock();
     open.retain(|open| !open.thread.is_finished());
     if open.len() >= CONNECTIONS_MAX {
         let failure = Failure::new(Code::Busy, "too many connections to this socket");
@@ -153,7 +153,7 @@ fn enter(desk: &Arc<Desk>, client: UnixStream) {
     let Ok(stream) = client.try_clone() else {
         return;
     };
-    let shared = Arc::clone(desk);
+    let shared = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("control-answer".into());
     let spawned = thread.spawn(move || {
         if let Err(error) = serve(&client, &shared) {
@@ -167,7 +167,7 @@ fn enter(desk: &Arc<Desk>, client: UnixStream) {
 }
 
 /// Answers the requests of one connection, until it ends or one of them is wrong.
-fn serve(client: &UnixStream, desk: &Desk) -> io::Result<()> {
+fn serve(client: &UnixStream, shared: &Shared) -> io::Result<()> {
     client.set_write_timeout(Some(UNREAD_TIME))?;
     let who = Who {
         door: "unix",
@@ -190,9 +190,9 @@ fn serve(client: &UnixStream, desk: &Desk) -> io::Result<()> {
         };
         if request == (Request::Backup {}) {
             let out = BufWriter::new(client);
-            return desk.plane.backup(&who, out, || desk.is_stopping());
+            return shared.plane.backup(&who, out, || shared.is_stopping());
         }
-        send(client, &desk.plane.answer(&who, &request))?;
+        send(client, &shared.plane.answer(&who, &request))?;
     }
 }
 

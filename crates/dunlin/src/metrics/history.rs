@@ -184,9 +184,9 @@ pub(crate) struct Known {
 
 /// The samples, and a way to take one.
 #[derive(Clone)]
-pub(crate) struct Recorder(Arc<Desk>);
+pub(crate) struct Recorder(Arc<Shared>);
 
-struct Desk {
+struct Shared {
     known: Known,
     started: Instant,
     /// The latest report of each shard: one that does not answer is as it was.
@@ -206,7 +206,7 @@ pub(crate) struct Recording {
 impl Recording {
     /// Begins to take samples.
     pub(crate) fn start(known: Known) -> io::Result<Self> {
-        let recorder = Recorder(Arc::new(Desk {
+        let recorder = Recorder(Arc::new(Shared {
             known,
             started: Instant::now(),
             reports: Mutex::default(),
@@ -217,9 +217,9 @@ impl Recording {
         let taking = recorder.clone();
         let thread = std::thread::Builder::new().name("history".into());
         let thread = thread.spawn(move || {
-            let mut before = taking.look();
+            let mut before = taking.sum();
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                let now = taking.look();
+                let now = taking.sum();
                 keep(
                     &mut lock(&taking.0.samples),
                     sample(Some(&before), &now, before.at),
@@ -268,22 +268,22 @@ impl Recorder {
         {
             return sample.clone();
         }
-        let fresh = sample(None, &self.look(), self.0.started);
+        let fresh = sample(None, &self.sum(), self.0.started);
         *totals = Some((Instant::now(), fresh.clone()));
         fresh
     }
 
     /// Asks the shards.
-    fn look(&self) -> Look {
+    fn sum(&self) -> Totals {
         let known = &self.0.known;
         let fresh = known.shards.reports();
         let mut reports = lock(&self.0.reports);
         for report in fresh {
             reports.insert(report.shard, report);
         }
-        let mut look = Look::new((known.busy)(), known.store.as_ref().map(|it| it.totals()));
-        reports.values().for_each(|report| look.add(report));
-        look
+        let mut totals = Totals::new((known.busy)(), known.store.as_ref().map(|it| it.totals()));
+        reports.values().for_each(|report| totals.add(report));
+        totals
     }
 }
 
@@ -304,9 +304,9 @@ fn keep(samples: &mut VecDeque<Sample>, sample: Sample) {
     samples.push_back(sample);
 }
 
-/// Totals of all shards at one moment.
+/// What all shards have counted at one moment.
 #[derive(Clone, Debug)]
-struct Look {
+struct Totals {
     at: Instant,
     time: u64,
     stats: Stats,
@@ -320,7 +320,7 @@ struct Look {
     busy: Vec<u64>,
 }
 
-impl Look {
+impl Totals {
     fn new(busy: Vec<u64>, store: Option<StoreTotals>) -> Self {
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Self {
@@ -349,8 +349,8 @@ impl Look {
     }
 }
 
-/// What happened between two looks, or up to one.
-fn sample(before: Option<&Look>, now: &Look, since: Instant) -> Sample {
+/// What happened between two moments, or up to one.
+fn sample(before: Option<&Totals>, now: &Totals, since: Instant) -> Sample {
     let none = (Stats::default(), Counters::default());
     let (old, old_net) = before.map_or((&none.0, &none.1), |it| (&it.stats, &it.counters));
     let (new, new_net) = (&now.stats, &now.counters);
@@ -432,7 +432,7 @@ fn commits(before: Option<StoreTotals>, now: &StoreTotals) -> Commits {
     }
 }
 
-fn loads(before: Option<&Look>, now: &Look, time: Duration) -> Vec<f64> {
+fn loads(before: Option<&Totals>, now: &Totals, time: Duration) -> Vec<f64> {
     let old = |at: usize| before.and_then(|it| it.busy.get(at)).copied().unwrap_or(0);
     let micros = time.as_micros().max(1) as f64;
     let busy = now.busy.iter().enumerate();
@@ -440,7 +440,7 @@ fn loads(before: Option<&Look>, now: &Look, time: Duration) -> Vec<f64> {
     load.map(|load| load.min(1.0)).collect()
 }
 
-fn quic(before: Option<&Look>, now: &Look, net: &dyn Fn(fn(&Counters) -> u64) -> u64) -> Quic {
+fn quic(before: Option<&Totals>, now: &Totals, net: &dyn Fn(fn(&Counters) -> u64) -> u64) -> Quic {
     let (rtts, count) = now.paths.rtt.since(before.map(|it| &it.paths.rtt));
     let early_data = net(|it| it.early_data_accepted);
     let mut refused = BTreeMap::new();
@@ -514,18 +514,18 @@ mod tests {
 
     #[test]
     fn a_sample_is_what_happened_between_two_looks() {
-        let look = |busy: u64, received: u64, used: u64| {
-            let mut look = Look::new(vec![busy, 0], None);
+        let totals = |busy: u64, received: u64, used: u64| {
+            let mut totals = Totals::new(vec![busy, 0], None);
             let mut report = ShardReport::default();
             report.stats.messages_received_qos1 = received;
             report.counters.early_data_refused_used = used;
             report.census.queued = 7;
-            look.add(&report);
-            look.add(&report);
-            look
+            totals.add(&report);
+            totals.add(&report);
+            totals
         };
-        let before = look(1_000_000, 10, 1);
-        let mut now = look(6_000_000, 35, 3);
+        let before = totals(1_000_000, 10, 1);
+        let mut now = totals(6_000_000, 35, 3);
         now.at = before.at + Duration::from_secs(10);
         let it = sample(Some(&before), &now, before.at);
         assert_eq!(it.messages_received.qos1, 50);
@@ -541,10 +541,10 @@ mod tests {
 
     #[test]
     fn an_hour_is_kept() {
-        let look = Look::new(Vec::new(), None);
+        let totals = Totals::new(Vec::new(), None);
         let mut samples = VecDeque::new();
         for time in 0..SAMPLES_MAX as u64 + 5 {
-            let mut it = sample(None, &look, look.at);
+            let mut it = sample(None, &totals, totals.at);
             it.time = time;
             keep(&mut samples, it);
         }

@@ -71,7 +71,7 @@ impl Server {
         let addr = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let desk = Arc::new(Desk {
+        let shared = Arc::new(Shared {
             shards: Shards::new(sources.shards.clone()),
             sources,
             latest: Mutex::new(None),
@@ -81,7 +81,7 @@ impl Server {
         });
         let thread = std::thread::Builder::new()
             .name("metrics".into())
-            .spawn(move || accept(&listener, &desk, &stopped))?;
+            .spawn(move || accept(&listener, &shared, &stopped))?;
         Ok(Self {
             addr,
             stop,
@@ -113,7 +113,7 @@ impl Drop for Server {
     }
 }
 
-fn accept(listener: &TcpListener, desk: &Arc<Desk>, stop: &AtomicBool) {
+fn accept(listener: &TcpListener, shared: &Arc<Shared>, stop: &AtomicBool) {
     /// Pause when no descriptor is left.
     const PAUSE: Duration = Duration::from_millis(100);
     let mut number = 0;
@@ -130,22 +130,22 @@ fn accept(listener: &TcpListener, desk: &Arc<Desk>, stop: &AtomicBool) {
         let Ok(handle) = stream.try_clone() else {
             continue;
         };
-        desk.enter(Open {
+        shared.enter(Open {
             number,
             ip: peer.ip().to_canonical(),
             stream: handle,
         });
-        let shared = Arc::clone(desk);
+        let answering = Arc::clone(shared);
         let spawned = std::thread::Builder::new()
             .name("metrics-answer".into())
             .spawn(move || {
-                if let Err(error) = shared.serve(&mut stream) {
+                if let Err(error) = answering.serve(&mut stream) {
                     tracing::debug!(%error, "a request for metrics was not answered");
                 }
-                shared.leave(number);
+                answering.leave(number);
             });
         if spawned.is_err() {
-            desk.leave(number);
+            shared.leave(number);
         }
     }
 }
@@ -159,7 +159,7 @@ struct Open {
 }
 
 /// What the answering threads share.
-struct Desk {
+struct Shared {
     sources: Sources,
     shards: Shards,
     /// The latest metrics, and when they were asked for.
@@ -171,7 +171,7 @@ struct Desk {
     answered: Condvar,
 }
 
-impl Desk {
+impl Shared {
     /// Lists a connection, and ends another one if there are too many.
     fn enter(&self, new: Open) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::experiment::Experiment;
 use super::record::{Cell, Scale};
-use crate::say;
+use crate::console;
 
 /// How long these cells take on a machine with nothing else to do.
 pub(crate) fn estimate(experiment: &dyn Experiment, cells: &[Cell], scale: Scale) -> Duration {
@@ -34,7 +34,7 @@ impl Budget {
     /// Prints it: estimates at the start, what they were worth at the end.
     pub(crate) fn print(&self) {
         let ended = self.rows.iter().any(|(.., took)| took.is_some());
-        say::out(match ended {
+        console::line(match ended {
             false => "time that it will take, about:",
             true => "time that it took, and was to take:",
         });
@@ -52,8 +52,8 @@ impl Budget {
 fn line(ended: bool, name: &str, took: &str, estimate: Duration) {
     let estimate = shown(estimate);
     match ended {
-        false => say::out(format_args!("   {name:<20} {estimate:>14}")),
-        true => say::out(format_args!("   {name:<20} {took:>14} {estimate:>14}")),
+        false => console::line(format_args!("   {name:<20} {estimate:>14}")),
+        true => console::line(format_args!("   {name:<20} {took:>14} {estimate:>14}")),
     }
 }
 

@@ -16,8 +16,8 @@ use super::record::{Cell, Header, Outcome, Record, Scale};
 use super::store::{OLD, Run};
 use super::systems::{SYSTEMS, System, tshark_version};
 use super::{ALL, interrupt, medians, report};
+use crate::console;
 use crate::lab::Lab;
-use crate::say;
 use crate::trouble::{self, Watch};
 
 /// Tries of a cell that gave nothing valid.
@@ -102,7 +102,7 @@ impl RunCommand {
         for experiment in experiments {
             let name = experiment.name();
             if let Some(what) = experiment.missing() {
-                say::out(format_args!("== {name}: skipped: {what}"));
+                console::line(format_args!("== {name}: skipped: {what}"));
                 continue;
             }
             let judged = self.one(experiment);
@@ -129,7 +129,7 @@ impl RunCommand {
         }
         if let Some(what) = linux::missing() {
             if self.smoke {
-                say::out(format_args!("experiments: SKIPPED: {what}"));
+                console::line(format_args!("experiments: SKIPPED: {what}"));
                 return Ok(ExitCode::SUCCESS);
             }
             bail!(what);
@@ -148,7 +148,7 @@ impl RunCommand {
                 }
                 // None of the others would have room either.
                 trouble::room(&[&self.out, &std::env::temp_dir()])?;
-                say::err(format_args!("{name}: {error:#}"));
+                console::error(format_args!("{name}: {error:#}"));
                 failed.push(name);
             }
         }
@@ -170,7 +170,7 @@ impl RunCommand {
         interrupt::on_signals()?;
         remove_leftovers()?;
         if tshark_version().is_none() {
-            say::out("without tshark, which reads captures again: apt install tshark");
+            console::line("without tshark, which reads captures again: apt install tshark");
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl RunCommand {
     fn one(&self, experiment: &dyn Experiment) -> Result<Judged> {
         let name = experiment.name();
         let scale = self.scale();
-        say::out(format_args!(
+        console::line(format_args!(
             "== {name}: {} ({})",
             experiment.about(),
             experiment.source()
@@ -265,7 +265,7 @@ impl RunCommand {
         todo.retain(|cell| self.wanted(cell));
         if todo.len() < cells.len() {
             let (left, all) = (todo.len(), cells.len());
-            say::out(format_args!(
+            console::line(format_args!(
                 "   {left} of {all} cells are still to do (--fresh: all)"
             ));
         }
@@ -277,7 +277,7 @@ impl RunCommand {
             let record = attempt(experiment, cell, scale, &lab)?;
             match &record.outcome.invalid {
                 Some(why) => {
-                    say::out(format_args!("   INVALID: {why}"));
+                    console::line(format_args!("   INVALID: {why}"));
                     let broken = why.starts_with(FAILED);
                     failed += u32::from(broken);
                     // A busy machine says nothing about whether it works.
@@ -331,7 +331,7 @@ impl RunCommand {
             let old = self.put_away(folder, &run.header)?;
             if !self.fresh {
                 let old = old.display();
-                say::out(format_args!(
+                console::line(format_args!(
                     "   what was measured with other programs is now in {old}"
                 ));
             }
@@ -378,7 +378,7 @@ fn remove_leftovers() -> Result<()> {
     }
     let links: Vec<String> = links.into_iter().collect();
     for name in linux::clean(&links)?.removed {
-        say::out(format_args!("removed {name}, which a dead run has left"));
+        console::line(format_args!("removed {name}, which a dead run has left"));
     }
     Ok(())
 }
@@ -397,7 +397,7 @@ fn installed(cells: Vec<Cell>) -> Vec<Cell> {
         })
         .collect();
     for (system, what) in missing {
-        say::out(format_args!("   without {system}: {what}"));
+        console::line(format_args!("   without {system}: {what}"));
     }
     kept
 }
@@ -432,7 +432,7 @@ fn attempt(experiment: &dyn Experiment, cell: &Cell, scale: Scale, lab: &Lab) ->
                 seconds: begun.elapsed().as_secs_f64(),
             });
         }
-        say::out(format_args!(
+        console::line(format_args!(
             "   again, as this was not valid: {}",
             outcome.invalid.unwrap_or_default()
         ));
@@ -465,7 +465,7 @@ impl Progress {
             rest = format!(", about {} left", shown(each.saturating_mul(left)));
         }
         self.done += 1;
-        say::out(format_args!(
+        console::line(format_args!(
             "   [{}/{}] {}, repetition {}, seed {:016x}{rest}",
             self.done,
             self.cells,
@@ -479,12 +479,12 @@ impl Progress {
 fn list() {
     for experiment in ALL {
         let (name, about, source) = (experiment.name(), experiment.about(), experiment.source());
-        say::out(format_args!("{name:<20} {about} ({source})"));
+        console::line(format_args!("{name:<20} {about} ({source})"));
     }
-    say::out("systems:");
+    console::line("systems:");
     for system in SYSTEMS {
         let missing = system.missing().unwrap_or("");
-        say::out(format_args!("{:<20} {} {missing}", system.id, system.title));
+        console::line(format_args!("{:<20} {} {missing}", system.id, system.title));
     }
 }
 

@@ -7,7 +7,7 @@ use super::record::Record;
 use super::report;
 use super::stats::quantile_of;
 use super::systems::SYSTEMS;
-use crate::say;
+use crate::console;
 
 /// Widest first column.
 const NAME_WIDTH_MAX: usize = 60;
@@ -15,7 +15,7 @@ const NAME_WIDTH_MAX: usize = 60;
 /// Prints it.
 pub(crate) fn print(records: &[Record]) {
     for line in table(records) {
-        say::out(format_args!("   {line}"));
+        console::line(format_args!("   {line}"));
     }
     let invalid = records
         .iter()
@@ -23,7 +23,7 @@ pub(crate) fn print(records: &[Record]) {
         .count();
     if invalid > 0 {
         let cells = if invalid == 1 { "cell is" } else { "cells are" };
-        say::out(format_args!(
+        console::line(format_args!(
             "   {invalid} {cells} invalid and not in this table"
         ));
     }
@@ -32,7 +32,7 @@ pub(crate) fn print(records: &[Record]) {
 /// Prints what papers said beside what was measured.
 pub(crate) fn print_claims(claims: &[Claim]) {
     for claim in claims.iter().filter(|claim| claim.measured.is_some()) {
-        say::out(format_args!("   {}", report::line(claim)));
+        console::line(format_args!("   {}", report::line(claim)));
     }
 }
 

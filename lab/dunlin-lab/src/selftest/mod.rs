@@ -13,8 +13,8 @@ use anyhow::Result;
 use dunlin_link::Topology;
 use dunlin_link::linux::missing;
 
+use crate::console;
 use crate::profile;
-use crate::say;
 
 /// How far a measurement may be off.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ const DEVIATIONS_99: f64 = 2.576;
 /// no link that is said, and no failure.
 pub(crate) fn run(short: bool) -> Result<ExitCode> {
     if let Some(what) = missing() {
-        say::out(format_args!("link self-test: SKIPPED: {what}"));
+        console::line(format_args!("link self-test: SKIPPED: {what}"));
         return Ok(ExitCode::SUCCESS);
     }
     let mut test = SelfTest {
@@ -58,7 +58,7 @@ pub(crate) fn run(short: bool) -> Result<ExitCode> {
         passed: true,
         realtime: true,
     };
-    say::out(format_args!(
+    console::line(format_args!(
         "{:<36} {:>13} {:>28}  verdict",
         "measurement", "expected", "seen"
     ));
@@ -73,7 +73,7 @@ pub(crate) fn run(short: bool) -> Result<ExitCode> {
         (false, true) => "link self-test: FAILED",
         (_, false) => "link self-test: no real-time priority, so times were not judged",
     };
-    say::out(verdict);
+    console::line(verdict);
     Ok(if test.passed {
         ExitCode::SUCCESS
     } else {
@@ -111,7 +111,7 @@ impl SelfTest {
             (false, true) => "MISSED",
             (false, false) => "not judged",
         };
-        say::out(format_args!(
+        console::line(format_args!(
             "{:<36} {:>13} {:>28}  {verdict}",
             line.what, line.expected, line.seen
         ));

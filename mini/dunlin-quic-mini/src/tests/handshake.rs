@@ -3,7 +3,7 @@
 use alloc::vec;
 use std::vec::Vec;
 
-use crate::trial::server::{KEYS, Pair, Says, extension, message};
+use crate::trial::server::{Answer, KEYS, Pair, extension, message};
 use crate::{Error, State};
 
 /// What a server does to what it would have said.
@@ -20,47 +20,51 @@ fn an_honest_server_is_believed() {
 
 #[test]
 fn changed_messages_have_their_errors() {
-    let cases: [(Change<Says>, Error); 16] = [
-        (|says| says.bad_finished = true, Error::Finished),
-        (|says| says.suite = [0x13, 2], Error::CipherSuite),
-        (|says| says.session = &[1], Error::SessionId),
-        (|says| says.group = 0x1d, Error::KeyShare),
-        (|says| says.bad_point = true, Error::BadPoint),
-        (|says| says.hello = extension(43, &[3, 3]), Error::Downgrade),
-        (|says| says.hello.clear(), Error::Downgrade),
+    let cases: [(Change<Answer>, Error); 16] = [
+        (|answer| answer.bad_finished = true, Error::Finished),
+        (|answer| answer.suite = [0x13, 2], Error::CipherSuite),
+        (|answer| answer.session = &[1], Error::SessionId),
+        (|answer| answer.group = 0x1d, Error::KeyShare),
+        (|answer| answer.bad_point = true, Error::BadPoint),
         (
-            |says| says.hello.extend(extension(99, &[])),
+            |answer| answer.hello = extension(43, &[3, 3]),
+            Error::Downgrade,
+        ),
+        (|answer| answer.hello.clear(), Error::Downgrade),
+        (
+            |answer| answer.hello.extend(extension(99, &[])),
             Error::UnsupportedExtension,
         ),
         (
-            |says| {
-                says.random[..8].copy_from_slice(&[0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11]);
+            |answer| {
+                answer.random[..8]
+                    .copy_from_slice(&[0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11]);
             },
             // A ticket cannot be chosen so early.
             Error::IllegalExtension,
         ),
         (
-            |says| {
-                says.hello = extension(43, &[3, 4]);
-                says.hello.extend(extension(41, &[0, 1]));
+            |answer| {
+                answer.hello = extension(43, &[3, 4]);
+                answer.hello.extend(extension(41, &[0, 1]));
             },
             Error::PskIdentity,
         ),
-        (|says| says.extensions.clear(), Error::Alpn),
+        (|answer| answer.extensions.clear(), Error::Alpn),
         (
-            |says| says.extensions = extension(16, b"\0\x03\x02h3"),
+            |answer| answer.extensions = extension(16, b"\0\x03\x02h3"),
             Error::Alpn,
         ),
-        (|says| says.parameters = None, Error::MissingParameters),
+        (|answer| answer.parameters = None, Error::MissingParameters),
         (
-            |says| says.extensions.extend(extension(42, &[])),
+            |answer| answer.extensions.extend(extension(42, &[])),
             Error::EarlyData,
         ),
         (
-            |says| says.extensions.extend(extension(13, &[])),
+            |answer| answer.extensions.extend(extension(13, &[])),
             Error::IllegalExtension,
         ),
-        (|says| says.extensions.push(0), Error::Decode),
+        (|answer| answer.extensions.push(0), Error::Decode),
     ];
     for (i, (change, want)) in cases.into_iter().enumerate() {
         assert_eq!(Pair::refused(change), Some(want), "case {i}");
@@ -84,7 +88,7 @@ fn changed_parameters_have_their_errors() {
         (|list| list.extend([1]), Error::TransportParameter),
     ];
     for (i, (change, want)) in cases.into_iter().enumerate() {
-        let got = Pair::refused(|says| change(says.parameters.as_mut().unwrap()));
+        let got = Pair::refused(|answer| change(answer.parameters.as_mut().unwrap()));
         assert_eq!(got, Some(want), "case {i}");
     }
 }
@@ -92,10 +96,10 @@ fn changed_parameters_have_their_errors() {
 /// The error after these messages instead of a certificate.
 fn instead_of_certificate(messages: &[u8]) -> Option<Error> {
     let mut pair = Pair::new(false);
-    let mut says = pair.honest();
-    says.hello = extension(43, &[3, 4]);
-    pair.hello(&says);
-    let mut flight = pair.encrypted_extensions(&says);
+    let mut answer = pair.honest();
+    answer.hello = extension(43, &[3, 4]);
+    pair.hello(&answer);
+    let mut flight = pair.encrypted_extensions(&answer);
     flight.extend_from_slice(messages);
     pair.crypto(1, &flight);
     pair.client.error()
@@ -170,8 +174,8 @@ fn messages_may_not_straddle_keys() {
     let mut pair = Pair::new(true);
     // A second message behind the ServerHello, under the same keys.
     pair.send(0, &[6, 0x43, 0, 1, 8]);
-    let says = pair.honest();
-    pair.hello(&says);
+    let answer = pair.honest();
+    pair.hello(&answer);
     assert_eq!(pair.client.error(), Some(Error::Straddle));
 }
 
@@ -233,21 +237,21 @@ fn a_second_hello_has_what_was_asked_for() {
             assert_eq!(has(&cookie), with_cookie);
             assert_eq!(has(&[0, 51, 0, 38, 0, 36, 0, 0x1d, 0, 32]), with_group);
             assert_eq!(has(&[0, 51, 0, 71, 0, 69, 0, 0x17, 0, 65]), !with_group);
-            let mut says = pair.honest();
+            let mut answer = pair.honest();
             if with_group {
-                says.group = 0x1d;
+                answer.group = 0x1d;
             }
             if !resume {
-                says.hello = extension(43, &[3, 4]);
+                answer.hello = extension(43, &[3, 4]);
             }
-            pair.hello(&says);
+            pair.hello(&answer);
             if resume {
-                pair.finish(&says);
+                pair.finish(&answer);
                 assert_eq!(pair.client.state(), State::Connected);
                 assert!(pair.client.is_resumed());
             } else {
                 // Its keys fit, or this would not be understood.
-                let flight = pair.encrypted_extensions(&says);
+                let flight = pair.encrypted_extensions(&answer);
                 pair.crypto(1, &flight);
                 pair.crypto(1, &message(4, &[]));
                 assert_eq!(pair.client.error(), Some(Error::UnexpectedMessage));

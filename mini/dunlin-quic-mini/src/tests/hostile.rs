@@ -5,20 +5,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 use std::collections::HashSet;
 
-use crate::trial::server::{ID, Pair, Says, extension, message};
+use crate::trial::server::{Answer, ID, Pair, extension, message};
 use crate::{Error, State};
 
 /// A connection after something was done to it, and what it must say.
 type Case = (&'static str, fn() -> Pair, Option<Error>);
 
 /// After a handshake in which the server says something else.
-fn said(change: impl FnOnce(&mut Says)) -> Pair {
+fn said(change: impl FnOnce(&mut Answer)) -> Pair {
     let mut pair = Pair::new(true);
-    let mut says = pair.honest();
-    change(&mut says);
-    pair.hello(&says);
+    let mut answer = pair.honest();
+    change(&mut answer);
+    pair.hello(&answer);
     if pair.client.error().is_none() {
-        pair.finish(&says);
+        pair.finish(&answer);
     }
     pair
 }
@@ -62,8 +62,8 @@ fn asked_twice() -> Pair {
 fn asked_and_answered_with_another() -> Pair {
     let mut pair = asked(&[0, 51, 0, 2, 0, 0x1d]);
     assert_eq!(pair.client.error(), None);
-    let says = pair.honest();
-    pair.hello(&says);
+    let answer = pair.honest();
+    pair.hello(&answer);
     pair
 }
 
@@ -71,19 +71,19 @@ fn wrong_transcript() -> Pair {
     let mut pair = Pair::new(true);
     // The server has read another hello than this client wrote.
     pair.transcript[20] ^= 1;
-    let says = pair.honest();
-    pair.hello(&says);
+    let answer = pair.honest();
+    pair.hello(&answer);
     // Its keys are others as well, so that nothing of it is understood.
-    pair.finish(&says);
+    pair.finish(&answer);
     pair
 }
 
 fn wrong_transcript_later() -> Pair {
     let mut pair = Pair::new(true);
-    let says = pair.honest();
-    pair.hello(&says);
+    let answer = pair.honest();
+    pair.hello(&answer);
     pair.transcript[20] ^= 1;
-    pair.finish(&says);
+    pair.finish(&answer);
     pair
 }
 
@@ -103,10 +103,10 @@ fn ids() -> Pair {
 /// After a Certificate message with this body.
 fn shown(certificate: &[u8]) -> Pair {
     let mut pair = Pair::new(false);
-    let mut says = pair.honest();
-    says.hello = extension(43, &[3, 4]);
-    pair.hello(&says);
-    let mut flight = pair.encrypted_extensions(&says);
+    let mut answer = pair.honest();
+    answer.hello = extension(43, &[3, 4]);
+    pair.hello(&answer);
+    let mut flight = pair.encrypted_extensions(&answer);
     flight.extend(message(11, certificate));
     flight.truncate(900);
     pair.crypto(1, &flight);
@@ -115,17 +115,17 @@ fn shown(certificate: &[u8]) -> Pair {
 
 fn ticket_that_was_not_offered() -> Pair {
     let mut pair = Pair::new(false);
-    let says = pair.honest();
-    pair.hello(&says);
+    let answer = pair.honest();
+    pair.hello(&answer);
     pair
 }
 
 fn name_that_was_not_said() -> Pair {
     let mut pair = Pair::nameless();
-    let mut says = pair.honest();
-    says.extensions.extend([0, 0, 0, 0]);
-    pair.hello(&says);
-    pair.finish(&says);
+    let mut answer = pair.honest();
+    answer.extensions.extend([0, 0, 0, 0]);
+    pair.hello(&answer);
+    pair.finish(&answer);
     pair
 }
 
@@ -246,7 +246,7 @@ fn all_streams() -> Pair {
 const CASES: [Case; 62] = [
     (
         "altered Finished",
-        || said(|says| says.bad_finished = true),
+        || said(|answer| answer.bad_finished = true),
         Some(Error::Finished),
     ),
     (
@@ -261,17 +261,17 @@ const CASES: [Case; 62] = [
     ),
     (
         "TLS 1.2",
-        || said(|says| says.hello.clear()),
+        || said(|answer| answer.hello.clear()),
         Some(Error::Downgrade),
     ),
     (
         "another suite",
-        || said(|says| says.suite = [0x13, 2]),
+        || said(|answer| answer.suite = [0x13, 2]),
         Some(Error::CipherSuite),
     ),
     (
         "another group",
-        || said(|says| says.group = 0x1d),
+        || said(|answer| answer.group = 0x1d),
         Some(Error::KeyShare),
     ),
     (
@@ -336,22 +336,22 @@ const CASES: [Case; 62] = [
     ),
     (
         "no point of the curve",
-        || said(|says| says.bad_point = true),
+        || said(|answer| answer.bad_point = true),
         Some(Error::BadPoint),
     ),
     (
         "an extension of the hello that was not offered",
-        || said(|says| says.hello.extend([0x3a, 0x3a, 0, 0])),
+        || said(|answer| answer.hello.extend([0x3a, 0x3a, 0, 0])),
         Some(Error::UnsupportedExtension),
     ),
     (
         "an extension of the hello that belongs elsewhere",
-        || said(|says| says.hello.extend(extension(16, b"\0\x05\x04mqtt"))),
+        || said(|answer| answer.hello.extend(extension(16, b"\0\x05\x04mqtt"))),
         Some(Error::IllegalExtension),
     ),
     (
         "an extension of the hello that comes twice",
-        || said(|says| says.hello.extend(extension(43, &[3, 4]))),
+        || said(|answer| answer.hello.extend(extension(43, &[3, 4]))),
         Some(Error::IllegalExtension),
     ),
     (
@@ -361,7 +361,7 @@ const CASES: [Case; 62] = [
     ),
     (
         "an encrypted extension that was not offered",
-        || said(|says| says.extensions.extend([0, 5, 0, 0])),
+        || said(|answer| answer.extensions.extend([0, 5, 0, 0])),
         Some(Error::UnsupportedExtension),
     ),
     (
@@ -371,21 +371,21 @@ const CASES: [Case; 62] = [
     ),
     (
         "an encrypted extension that belongs elsewhere",
-        || said(|says| says.extensions.extend(extension(43, &[3, 4]))),
+        || said(|answer| answer.extensions.extend(extension(43, &[3, 4]))),
         Some(Error::IllegalExtension),
     ),
     (
         "an encrypted extension that comes twice",
-        || said(|says| says.extensions.extend_from_within(..)),
+        || said(|answer| answer.extensions.extend_from_within(..)),
         Some(Error::IllegalExtension),
     ),
     (
         "encrypted extensions that leave something",
         || {
             let mut pair = Pair::new(true);
-            let says = pair.honest();
-            pair.hello(&says);
-            let mut extensions = pair.encrypted_extensions(&says);
+            let answer = pair.honest();
+            pair.hello(&answer);
+            let mut extensions = pair.encrypted_extensions(&answer);
             extensions[3] += 1;
             extensions.push(0);
             pair.crypto(1, &extensions);
@@ -415,22 +415,22 @@ const CASES: [Case; 62] = [
     ),
     (
         "parameters that come twice",
-        || said(|says| says.parameters.as_mut().unwrap().extend([4, 1, 1])),
+        || said(|answer| answer.parameters.as_mut().unwrap().extend([4, 1, 1])),
         Some(Error::TransportParameter),
     ),
     (
         "no protocol",
-        || said(|says| says.extensions.clear()),
+        || said(|answer| answer.extensions.clear()),
         Some(Error::Alpn),
     ),
     (
         "no parameters",
-        || said(|says| says.parameters = None),
+        || said(|answer| answer.parameters = None),
         Some(Error::MissingParameters),
     ),
     (
         "a Retry in the parameters that never was",
-        || said(|says| says.parameters.as_mut().unwrap().extend([0x10, 1, 1])),
+        || said(|answer| answer.parameters.as_mut().unwrap().extend([0x10, 1, 1])),
         Some(Error::ParameterIds),
     ),
     ("forged Retry", forged_retry, None),

@@ -23,8 +23,8 @@ fn retry(pair: &mut Pair, source: &[u8], token: usize, genuine: bool) -> Vec<u8>
 fn servers_have_no_tokens() {
     let mut pair = Pair::new(true);
     pair.token = 3;
-    let says = pair.honest();
-    pair.hello(&says);
+    let answer = pair.honest();
+    pair.hello(&answer);
     assert_eq!(pair.client.error(), None);
     let mut out = [0; 1200];
     // Nothing was heard: there is nothing to acknowledge.
@@ -77,12 +77,12 @@ fn repeated_packets_are_no_sign_of_life() {
 #[test]
 fn a_server_that_may_send_no_more_is_asked() {
     let mut pair = Pair::new(false);
-    let mut says = pair.honest();
-    says.hello = extension(43, &[3, 4]);
+    let mut answer = pair.honest();
+    answer.hello = extension(43, &[3, 4]);
     // The first datagrams of the server acknowledge the hello ...
     pair.send(0, &[2, 0, 0, 0, 0]);
-    pair.hello(&says);
-    let flight = pair.encrypted_extensions(&says);
+    pair.hello(&answer);
+    let flight = pair.encrypted_extensions(&answer);
     pair.crypto(1, &flight);
     // ... and what the client says to them is lost, so that the server has not
     // seen the client's address yet, and waits.

@@ -4,21 +4,21 @@ use std::vec::Vec;
 
 use dunlin_mini_crypto::Suite;
 
-use crate::trial::server::{Pair, Says};
+use crate::trial::server::{Answer, Pair};
 use crate::{Error, State};
 
 const CHACHA: [u8; 2] = [0x13, 3];
 const AES: [u8; 2] = [0x13, 1];
 const OTHER: Suite = Suite::ChaCha20Poly1305;
 
-/// What an honest server with this suite says.
-fn says(pair: &Pair, suite: [u8; 2], early: bool) -> Says {
-    let mut says = pair.honest();
-    says.suite = suite;
+/// What an honest server with this suite answers.
+fn with_suite(pair: &Pair, suite: [u8; 2], early: bool) -> Answer {
+    let mut answer = pair.honest();
+    answer.suite = suite;
     if early {
-        says.extensions.extend([0, 42, 0, 0]);
+        answer.extensions.extend([0, 42, 0, 0]);
     }
-    says
+    answer
 }
 
 /// The suites of a hello.
@@ -32,9 +32,9 @@ fn offered(pair: &Pair) -> Vec<u8> {
 fn either_suite_carries_a_connection() {
     for (chosen, suite) in [(AES, Suite::Aes128Gcm), (CHACHA, OTHER)] {
         let mut pair = Pair::new(true);
-        let says = says(&pair, chosen, false);
-        pair.hello(&says);
-        pair.finish(&says);
+        let answer = with_suite(&pair, chosen, false);
+        pair.hello(&answer);
+        pair.finish(&answer);
         assert_eq!(pair.client.state(), State::Connected);
         assert_eq!(pair.client.suite(), suite);
         // HANDSHAKE_DONE, then a PING under new keys of the server's.
@@ -50,7 +50,7 @@ fn either_suite_carries_a_connection() {
 #[test]
 fn what_was_not_offered_is_refused() {
     for number in [0, 2, 4, 5] {
-        let refused = Pair::refused(|says| says.suite = [0x13, number]);
+        let refused = Pair::refused(|answer| answer.suite = [0x13, number]);
         assert_eq!(refused, Some(Error::CipherSuite), "{number}");
         let mut pair = Pair::new(true);
         let group = [0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x1d];
@@ -72,11 +72,11 @@ fn a_request_for_another_hello_binds_the_server() {
         let group = [0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x1d];
         let second = pair.ask_with(asked, &group).unwrap();
         assert_eq!(second[41..41 + first.len()], first);
-        let mut says = says(&pair, then, false);
-        says.group = 0x1d;
-        pair.hello(&says);
+        let mut answer = with_suite(&pair, then, false);
+        answer.group = 0x1d;
+        pair.hello(&answer);
         if want.is_none() {
-            pair.finish(&says);
+            pair.finish(&answer);
             assert_eq!(pair.client.state(), State::Connected);
         }
         assert_eq!(pair.client.error(), want, "{asked} {then:?}");
@@ -111,9 +111,9 @@ fn early_data_is_for_the_suite_of_the_ticket() {
         let mut pair = Pair::resuming(Some((ticket, true)));
         assert!(pair.client.is_usable());
         assert_eq!(pair.client.suite(), ticket);
-        let says = says(&pair, chosen, early);
-        pair.hello(&says);
-        pair.finish(&says);
+        let answer = with_suite(&pair, chosen, early);
+        pair.hello(&answer);
+        pair.finish(&answer);
         assert_eq!(pair.client.error(), want, "{ticket:?} {chosen:?} {early}");
         if want.is_none() {
             assert_eq!(pair.client.state(), State::Connected);
@@ -127,9 +127,9 @@ fn early_data_is_for_the_suite_of_the_ticket() {
 fn tickets_tell_their_suite() {
     for (chosen, form) in [(AES, 2), (CHACHA, 3)] {
         let mut pair = Pair::new(true);
-        let says = says(&pair, chosen, false);
-        pair.hello(&says);
-        pair.finish(&says);
+        let answer = with_suite(&pair, chosen, false);
+        pair.hello(&answer);
+        pair.finish(&answer);
         let body = [0, 0, 1, 0, 1, 2, 3, 4, 1, 0, 0, 2, 7, 7, 0, 0];
         pair.crypto(2, &crate::trial::server::message(4, &body));
         let first = pair.client.ticket().and_then(|ticket| ticket.first());

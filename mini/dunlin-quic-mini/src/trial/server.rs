@@ -92,7 +92,7 @@ pub(crate) struct Pair {
 }
 
 /// What a server may say differently.
-pub(crate) struct Says {
+pub(crate) struct Answer {
     pub(crate) random: [u8; 32],
     pub(crate) session: &'static [u8],
     pub(crate) suite: [u8; 2],
@@ -299,8 +299,8 @@ impl Pair {
         self.sent = 0;
     }
 
-    /// What an honest server says.
-    pub(crate) fn honest(&self) -> Says {
+    /// What an honest server answers.
+    pub(crate) fn honest(&self) -> Answer {
         let mut parameters = vec![0x00, 8];
         parameters.extend_from_slice(&self.original);
         parameters.extend_from_slice(&[0x0f, 5]);
@@ -309,7 +309,7 @@ impl Pair {
         parameters.extend_from_slice(&[4, 2, 0x44, 0, 6, 2, 0x42, 0, 8, 1, 2]);
         let mut hello = extension(43, &[3, 4]);
         hello.extend(extension(41, &[0, 0]));
-        Says {
+        Answer {
             random: [3; 32],
             session: &[],
             suite: [0x13, 1],
@@ -373,32 +373,32 @@ impl Pair {
     }
 
     /// Sends the ServerHello and derives the secrets.
-    pub(crate) fn hello(&mut self, says: &Says) {
+    pub(crate) fn hello(&mut self, answer: &Answer) {
         let mut public = PUBLIC;
         let shared = self.crypto.agree(&(), &self.share).unwrap();
-        if says.bad_point {
+        if answer.bad_point {
             public[64] ^= 1;
         }
         let mut body = vec![3, 3];
-        body.extend_from_slice(&says.random);
-        body.push(u8::try_from(says.session.len()).unwrap());
-        body.extend_from_slice(says.session);
-        body.extend_from_slice(&says.suite);
+        body.extend_from_slice(&answer.random);
+        body.push(u8::try_from(answer.session.len()).unwrap());
+        body.extend_from_slice(answer.session);
+        body.extend_from_slice(&answer.suite);
         body.push(0);
-        let len = if says.group == 0x1d { 32 } else { 65 };
-        let mut share = vec![0, says.group, 0, len];
+        let len = if answer.group == 0x1d { 32 } else { 65 };
+        let mut share = vec![0, answer.group, 0, len];
         share.extend_from_slice(&public[..usize::from(len)]);
-        let mut extensions = says.hello.clone();
+        let mut extensions = answer.hello.clone();
         extensions.extend(extension(51, &share));
         body.extend_from_slice(&u16::try_from(extensions.len()).unwrap().to_be_bytes());
         body.extend_from_slice(&extensions);
         let hello = message(2, &body);
         self.transcript.extend_from_slice(&hello);
         self.crypto(0, &hello);
-        let number = u16::from_be_bytes(says.suite);
+        let number = u16::from_be_bytes(answer.suite);
         let known = Quick::SUITES.iter().find(|suite| suite.number() == number);
         self.suite = known.copied().unwrap_or(Suite::Aes128Gcm);
-        let resumed = says.hello.windows(2).any(|id| id == [0, 41]);
+        let resumed = answer.hello.windows(2).any(|id| id == [0, 41]);
         let psk = if resumed { PSK } else { [0; 32] };
         let early = self.crypto.extract(&[0; 32], &psk);
         self.schedule = advance(&mut self.crypto, &early, &shared);
@@ -406,9 +406,9 @@ impl Pair {
     }
 
     /// EncryptedExtensions.
-    pub(crate) fn encrypted_extensions(&mut self, says: &Says) -> Vec<u8> {
-        let mut list = says.extensions.clone();
-        if let Some(parameters) = &says.parameters {
+    pub(crate) fn encrypted_extensions(&mut self, answer: &Answer) -> Vec<u8> {
+        let mut list = answer.extensions.clone();
+        if let Some(parameters) = &answer.parameters {
             list.extend(extension(57, parameters));
         }
         let mut body = u16::try_from(list.len()).unwrap().to_be_bytes().to_vec();
@@ -419,11 +419,11 @@ impl Pair {
     }
 
     /// The rest of the handshake, as one frame.
-    pub(crate) fn finish(&mut self, says: &Says) {
-        let mut flight = self.encrypted_extensions(says);
+    pub(crate) fn finish(&mut self, answer: &Answer) {
+        let mut flight = self.encrypted_extensions(answer);
         let hash = self.hash();
         let mut mac = finished(&mut self.crypto, &self.secrets[1], &hash);
-        mac[3] ^= u8::from(says.bad_finished);
+        mac[3] ^= u8::from(answer.bad_finished);
         let last = message(20, &mac);
         flight.extend_from_slice(&last);
         self.transcript.extend_from_slice(&last);
@@ -434,22 +434,22 @@ impl Pair {
 
     /// The error after a whole handshake with changes.
     #[cfg(test)]
-    pub(crate) fn refused(change: impl FnOnce(&mut Says)) -> Option<Error> {
+    pub(crate) fn refused(change: impl FnOnce(&mut Answer)) -> Option<Error> {
         let mut pair = Self::new(true);
-        let mut says = pair.honest();
-        change(&mut says);
-        pair.hello(&says);
+        let mut answer = pair.honest();
+        change(&mut answer);
+        pair.hello(&answer);
         if pair.client.error().is_none() {
-            pair.finish(&says);
+            pair.finish(&answer);
         }
         pair.client.error()
     }
 
     /// What an honest server does.
     pub(crate) fn shake(&mut self) {
-        let says = self.honest();
-        self.hello(&says);
-        self.finish(&says);
+        let answer = self.honest();
+        self.hello(&answer);
+        self.finish(&answer);
         assert_eq!(self.client.error(), None);
     }
 

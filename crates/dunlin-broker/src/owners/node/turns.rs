@@ -9,7 +9,7 @@ use slab::Slab;
 use super::Node;
 use crate::ids::SessionRef;
 use crate::owners::aside::{Entry, Stranded};
-use crate::owners::end::{End, Found, Looks};
+use crate::owners::end::{End, Found, ScanBudget};
 use crate::queues::calls::{Death, Use, Waits};
 
 impl Node {
@@ -18,7 +18,7 @@ impl Node {
         &mut self,
         now: Instant,
         unsettled_max: usize,
-        looks: &mut Looks,
+        budget: &mut ScanBudget,
     ) -> Option<(usize, Next<u32>)> {
         if let Some(next) = self.next_due(now) {
             return Some(next);
@@ -39,9 +39,9 @@ impl Node {
                 }
                 continue;
             }
-            let next = match self.next_aside(at, now, credit, looks) {
+            let next = match self.next_aside(at, now, credit, budget) {
                 Some(next) => Some(next),
-                None => self.next_queued(at, now, credit, looks),
+                None => self.next_queued(at, now, credit, budget),
             };
             if let Some(next) = next {
                 if matches!(next, Next::Send(_)) {
@@ -65,7 +65,7 @@ impl Node {
         at: usize,
         now: Instant,
         credit: usize,
-        looks: &mut Looks,
+        budget: &mut ScanBudget,
     ) -> Option<Next<u32>> {
         let buries = self.kept.options.dead_letter.is_some();
         if self.ends.get(at)?.search.is_none() {
@@ -80,7 +80,9 @@ impl Node {
             });
         }
         loop {
-            let found = self.with(at, |end, queue| Some(end.search(queue, looks, now, buries)))?;
+            let found = self.with(at, |end, queue| {
+                Some(end.search(queue, budget, now, buries))
+            })?;
             let place = match found {
                 Found::Next(next) => return Some(next),
                 Found::Nothing => return None,
@@ -88,7 +90,7 @@ impl Node {
             };
             let others = self.ends.iter_mut().filter(|(other, _)| *other != at);
             for search in others.filter_map(|(_, end)| end.search.as_mut()) {
-                search.looked.note_back(place);
+                search.scanned.note_back(place);
             }
         }
     }
@@ -99,7 +101,7 @@ impl Node {
         at: usize,
         now: Instant,
         credit: usize,
-        looks: &mut Looks,
+        budget: &mut ScanBudget,
     ) -> Option<Next<u32>> {
         let end = self.ends.get_mut(at)?;
         if end.consumer.is_behind() {
@@ -113,7 +115,7 @@ impl Node {
                 && match (search.as_mut(), &it.delivery.content) {
                     (None, Content::Held(_)) => true,
                     (Some(search), Content::Held(message)) => {
-                        search.look(looks, message, now) == Some(true)
+                        search.look(budget, message, now) == Some(true)
                     }
                     (_, Content::Stored { .. }) => false,
                 }

@@ -97,7 +97,7 @@ pub(crate) struct Server {
 }
 
 /// What the connections share.
-struct Desk {
+struct Shared {
     plane: Arc<Plane>,
     recorder: Recorder,
     gate: Gate,
@@ -119,7 +119,7 @@ impl Server {
             .thread_name("http-answer")
             .build()?;
         let stopping = Arc::new(AtomicBool::new(false));
-        let desk = Arc::new(Desk {
+        let shared = Arc::new(Shared {
             plane: settings.plane,
             recorder: settings.recorder,
             gate: Gate::new(settings.hosts),
@@ -130,7 +130,7 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let (tls, is_encrypted) = (settings.tls.clone(), settings.tls.is_some());
         let thread = std::thread::Builder::new().name("http".into());
-        let thread = thread.spawn(move || run(runtime, listener, tls, desk, stopped))?;
+        let thread = thread.spawn(move || run(runtime, listener, tls, shared, stopped))?;
         Ok(Self {
             addr,
             is_encrypted,
@@ -171,7 +171,7 @@ fn run(
     runtime: Runtime,
     listener: std::net::TcpListener,
     tls: Option<Tls>,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     stopped: oneshot::Receiver<()>,
 ) {
     let table = Table::default();
@@ -181,7 +181,7 @@ fn run(
             Err(error) => return tracing::error!(%error, "no HTTP door"),
         };
         tokio::select! {
-            () = accept(&listener, tls.as_ref(), &desk, &table) => {}
+            () = accept(&listener, tls.as_ref(), &shared, &table) => {}
             _ = stopped => {}
         }
         table.end();
@@ -191,7 +191,7 @@ fn run(
     runtime.shutdown_timeout(STOP_TIME);
 }
 
-async fn accept(listener: &TcpListener, tls: Option<&Tls>, desk: &Arc<Desk>, table: &Table) {
+async fn accept(listener: &TcpListener, tls: Option<&Tls>, shared: &Arc<Shared>, table: &Table) {
     let mut number = 0;
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
@@ -208,9 +208,9 @@ async fn accept(listener: &TcpListener, tls: Option<&Tls>, desk: &Arc<Desk>, tab
         number += 1;
         let peer = peer.ip().to_canonical();
         table.enter(number, peer, |place| {
-            let (desk, tls) = (Arc::clone(desk), tls.cloned());
+            let (shared, tls) = (Arc::clone(shared), tls.cloned());
             let serving = async move {
-                if let Err(error) = serve(stream, peer, tls, desk, place).await {
+                if let Err(error) = serve(stream, peer, tls, shared, place).await {
                     tracing::debug!(%error, %peer, "a connection over HTTP ended");
                 }
             };
@@ -226,16 +226,16 @@ async fn serve(
     stream: TcpStream,
     peer: IpAddr,
     tls: Option<Tls>,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     place: Place,
 ) -> Result<(), Failed> {
     stream.set_nodelay(true)?;
     let stream = Steady::new(stream, UNREAD_TIME);
     match tls {
-        None => talk(stream, peer, desk, place).await,
+        None => talk(stream, peer, shared, place).await,
         Some(tls) => {
             let stream = timeout(HANDSHAKE_TIME, tls.acceptor().accept(stream)).await??;
-            talk(stream, peer, desk, place).await
+            talk(stream, peer, shared, place).await
         }
     }
 }
@@ -243,15 +243,15 @@ async fn serve(
 async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     peer: IpAddr,
-    desk: Arc<Desk>,
+    shared: Arc<Shared>,
     place: Place,
 ) -> Result<(), Failed> {
     let place = &place;
     let service = service_fn(move |request| {
-        let desk = Arc::clone(&desk);
+        let shared = Arc::clone(&shared);
         async move {
             place.set_busy(true);
-            let answered = desk.answer(peer, request).await;
+            let answered = shared.answer(peer, request).await;
             place.set_busy(false);
             let refused = |problem| answer::refusal(&problem);
             Ok::<_, Infallible>(answered.unwrap_or_else(refused))
@@ -266,7 +266,7 @@ async fn talk<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(serving.await?)
 }
 
-impl Desk {
+impl Shared {
     /// Answers a request, or says why not.
     async fn answer(
         self: Arc<Self>,

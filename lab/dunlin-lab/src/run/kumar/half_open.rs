@@ -33,11 +33,11 @@ use super::{factor, measure};
 use crate::lab::{Lab, TLS_PORT};
 use crate::process::Server;
 
-/// Between two looks at the broker.
+/// Between two readings.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Looks at the beginning of a phase that are not in its figure.
-const FIRST_LOOKS: usize = 3;
+/// Readings at the beginning of a phase that are not in its figure.
+const FIRST_READINGS: usize = 3;
 
 /// Why resident memory does not fall.
 const MEMORY: &str = "the connections are gone, and part of their memory is back at the system, \
@@ -279,10 +279,10 @@ impl Experiment for HalfOpen {
 
 /// What a broker needs at a time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Look {
+struct Reading {
     /// MiB.
     memory: f64,
-    /// Percent of one core since the last look.
+    /// Percent of one core since the last reading.
     processor: f64,
     connections: Option<f64>,
 }
@@ -294,8 +294,8 @@ struct Watch<'a> {
     broker: Server,
     start: Instant,
     before: (Instant, Duration),
-    looks: Vec<(f64, Look)>,
-    phases: Vec<(&'static str, Look)>,
+    readings: Vec<(f64, Reading)>,
+    phases: Vec<(&'static str, Reading)>,
 }
 
 impl<'a> Watch<'a> {
@@ -307,19 +307,19 @@ impl<'a> Watch<'a> {
             before: (now, broker.processor().unwrap_or_default()),
             broker,
             start: now,
-            looks: Vec::new(),
+            readings: Vec::new(),
             phases: Vec::new(),
         }
     }
 
     /// Looks for this time, and keeps what it was like under a name.
     fn phase(&mut self, name: &'static str, time: Duration) -> Result<()> {
-        let first = self.looks.len();
+        let first = self.readings.len();
         self.wait(time)?;
-        let looks = self.looks.get(first..).unwrap_or_default();
-        let steady = looks.get(FIRST_LOOKS..).unwrap_or_default();
-        let look = mean(if steady.is_empty() { looks } else { steady });
-        self.phases.push((name, look));
+        let readings = self.readings.get(first..).unwrap_or_default();
+        let steady = readings.get(FIRST_READINGS..).unwrap_or_default();
+        let reading = mean(if steady.is_empty() { readings } else { steady });
+        self.phases.push((name, reading));
         Ok(())
     }
 
@@ -334,12 +334,13 @@ impl<'a> Watch<'a> {
             let share = (used.saturating_sub(self.before.1)).as_secs_f64()
                 / (now - self.before.0).as_secs_f64();
             self.before = (now, used);
-            let look = Look {
+            let reading = Reading {
                 memory: float(memory) / 1024.0 / 1024.0,
                 processor: share * 100.0,
                 connections: self.connections(),
             };
-            self.looks.push((self.start.elapsed().as_secs_f64(), look));
+            self.readings
+                .push((self.start.elapsed().as_secs_f64(), reading));
         }
         Ok(())
     }
@@ -369,35 +370,37 @@ impl<'a> Watch<'a> {
     }
 
     fn outcome(self) -> Outcome {
-        let course = |metric: &str, unit: &str, value: fn(&Look) -> Option<f64>| Measure {
+        let course = |metric: &str, unit: &str, value: fn(&Reading) -> Option<f64>| Measure {
             series: self
-                .looks
+                .readings
                 .iter()
-                .filter_map(|(at, look)| Some((*at, value(look)?)))
+                .filter_map(|(at, reading)| Some((*at, value(reading)?)))
                 .collect(),
             ..measure(metric, unit, Vec::new())
         };
         let mut measures = vec![
-            course("memory-course", "MiB", |look| Some(look.memory)),
-            course("processor-course", "%", |look| Some(look.processor)),
-            course("connections-course", "connections", |look| look.connections),
+            course("memory-course", "MiB", |reading| Some(reading.memory)),
+            course("processor-course", "%", |reading| Some(reading.processor)),
+            course("connections-course", "connections", |reading| {
+                reading.connections
+            }),
         ];
-        let idle = self.phases.first().map(|(_, look)| look.memory);
+        let idle = self.phases.first().map(|(_, reading)| reading.memory);
         if let Some(idle) = idle {
-            let growth = |(at, look): &(f64, Look)| (*at, (look.memory - idle).max(0.0));
+            let growth = |(at, reading): &(f64, Reading)| (*at, (reading.memory - idle).max(0.0));
             measures.push(Measure {
-                series: self.looks.iter().map(growth).collect(),
+                series: self.readings.iter().map(growth).collect(),
                 ..measure("growth-course", "MiB", Vec::new())
             });
         }
-        for (phase, look) in &self.phases {
+        for (phase, reading) in &self.phases {
             let beyond = idle.filter(|_| *phase != "idle");
-            let beyond = beyond.map(|idle| (look.memory - idle).max(0.0));
+            let beyond = beyond.map(|idle| (reading.memory - idle).max(0.0));
             for (metric, unit, value) in [
-                ("memory", "MiB", Some(look.memory)),
+                ("memory", "MiB", Some(reading.memory)),
                 ("memory-of-clients", "MiB", beyond),
-                ("processor", "%", Some(look.processor)),
-                ("connections", "", look.connections),
+                ("processor", "%", Some(reading.processor)),
+                ("connections", "", reading.connections),
             ] {
                 // What is not there has no place in a figure either.
                 measures.extend(value.map(|value| Measure {
@@ -414,14 +417,19 @@ impl<'a> Watch<'a> {
 }
 
 /// Means, but of connections the last.
-fn mean(looks: &[(f64, Look)]) -> Look {
-    let count = float(looks.len() as u64);
-    let mean =
-        |value: fn(&Look) -> f64| looks.iter().map(|(_, look)| value(look)).sum::<f64>() / count;
-    Look {
-        memory: mean(|look| look.memory),
-        processor: mean(|look| look.processor),
-        connections: looks.last().and_then(|(_, look)| look.connections),
+fn mean(readings: &[(f64, Reading)]) -> Reading {
+    let count = float(readings.len() as u64);
+    let mean = |value: fn(&Reading) -> f64| {
+        readings
+            .iter()
+            .map(|(_, reading)| value(reading))
+            .sum::<f64>()
+            / count
+    };
+    Reading {
+        memory: mean(|reading| reading.memory),
+        processor: mean(|reading| reading.processor),
+        connections: readings.last().and_then(|(_, reading)| reading.connections),
     }
 }
 

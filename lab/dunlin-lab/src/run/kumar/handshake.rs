@@ -143,22 +143,22 @@ impl Experiment for Handshake {
         let mut broker = system.serve(lab, bed.namespace(BROKER)?, &Serving::default())?;
         let address = bed.address(BROKER)?;
         let settle = settle(cell.factor("testbed"));
-        let knock = |role: &str, namespace: &Namespace| -> Result<Vec<Knocked>> {
+        let connect = |role: &str, namespace: &Namespace| -> Result<Vec<Connected>> {
             let name = if role == SUBSCRIBER { "sub" } else { "pub" };
             let mut command = system.client(lab, address, name, role);
-            command.args(["-t", "knock", "-i", role, "-k", "0", "-d", "--timing"]);
+            command.args(["-t", "probe", "-i", role, "-k", "0", "-d", "--timing"]);
             if name == "pub" {
                 command.arg("-l");
             }
             command.env("SSLKEYLOGFILE", &keys);
-            let mut one = || knock_once(namespace, &mut command, name == "sub", settle);
+            let mut one = || connect_once(namespace, &mut command, name == "sub", settle);
             one()?;
             (0..times).map(|_| one()).collect()
         };
         let (subscriber, publisher) = (bed.namespace(SUBSCRIBER)?, bed.namespace(PUBLISHER)?);
         let (subscribed, published) = thread::scope(|scope| {
-            let other = scope.spawn(|| knock(SUBSCRIBER, subscriber));
-            let published = knock(PUBLISHER, publisher);
+            let other = scope.spawn(|| connect(SUBSCRIBER, subscriber));
+            let published = connect(PUBLISHER, publisher);
             (other.join(), published)
         });
         broker.runs()?;
@@ -281,7 +281,7 @@ fn settle(testbed: &str) -> Duration {
 }
 
 /// When a connection got how far, in microseconds since 1970.
-struct Knocked {
+struct Connected {
     begun: u64,
     /// CONNACK was there, or SUBACK of a subscriber.
     ready: u64,
@@ -298,12 +298,12 @@ struct Timing {
 }
 
 /// Connects once, and stays until the flow has gone quiet.
-fn knock_once(
+fn connect_once(
     namespace: &Namespace,
     command: &mut Command,
     subscribes: bool,
     settle: Duration,
-) -> Result<Knocked> {
+) -> Result<Connected> {
     let client = Dialog::start(namespace, command)?;
     let sign = if subscribes { "Subscribed" } else { "CONNACK" };
     client.await_line(sign, CONNECT_MAX)?;
@@ -314,7 +314,7 @@ fn knock_once(
         serde_json::from_str(&said).with_context(|| format!("a client's timing is {said}"))?;
     // DISCONNECT leaves sooner than everything else.
     thread::sleep(settle / 2);
-    Ok(Knocked {
+    Ok(Connected {
         begun: timing.start_unix_us,
         ready: timing.start_unix_us + timing.subscribed_us.unwrap_or(timing.connected_us),
         settled: u64::try_from(settled)?,
@@ -322,11 +322,11 @@ fn knock_once(
 }
 
 /// Counts for each role, a value for each iteration.
-fn count(captured: &Captured, knocked: [&[Knocked]; 2]) -> Outcome {
+fn count(captured: &Captured, connected: [&[Connected]; 2]) -> Outcome {
     let mut measures: Vec<Measure> = Vec::new();
     for metric in ["packets", "packets-settled"] {
         let mut both: Vec<f64> = Vec::new();
-        for (role, knocked) in [SUBSCRIBER, PUBLISHER].into_iter().zip(knocked) {
+        for (role, connected) in [SUBSCRIBER, PUBLISHER].into_iter().zip(connected) {
             let (from, to) = (format!("from-{role}"), format!("to-{role}"));
             let sent: Vec<Packet> = captured.at(&from).copied().collect();
             let arrived: Vec<Packet> = captured.at(&to).copied().collect();
@@ -340,8 +340,8 @@ fn count(captured: &Captured, knocked: [&[Knocked]; 2]) -> Outcome {
                 .copied()
                 .collect();
             let mut own = Vec::new();
-            both.resize(both.len().max(knocked.len()), 0.0);
-            for (one, sum) in knocked.iter().zip(&mut both) {
+            both.resize(both.len().max(connected.len()), 0.0);
+            for (one, sum) in connected.iter().zip(&mut both) {
                 let window = match metric {
                     "packets" => until_ready(&arrived, one),
                     _ => (one.begun * 1000, one.settled * 1000),
@@ -368,7 +368,7 @@ fn of_role(metric: &str, role: &str, values: Vec<f64>) -> Measure {
 
 /// From the beginning to the last arrival before the application was reply, in
 /// nanoseconds: what the client answers at once is after it.
-fn until_ready(arrived: &[Packet], one: &Knocked) -> (u64, u64) {
+fn until_ready(arrived: &[Packet], one: &Connected) -> (u64, u64) {
     let (begin, end) = (one.begun * 1000, one.ready * 1000);
     let times = arrived.iter().map(|packet| packet.at);
     let last = times.filter(|at| (begin..=end).contains(at)).max();

@@ -26,7 +26,7 @@ use clap::Args;
 pub(crate) use claim::line;
 
 use super::ALL;
-use crate::say;
+use crate::console;
 use site::Site;
 
 /// Folder of the site in that of the runs.
@@ -65,7 +65,7 @@ pub(crate) fn after_run(runs: &Path) -> Result<()> {
     write_site(&site, &out)?;
     // The run itself went well; other runs may not be readable.
     if let Err(error) = finish(&site, &out) {
-        say::err(format_args!("{error:#}"));
+        console::error(format_args!("{error:#}"));
     }
     Ok(())
 }
@@ -73,10 +73,10 @@ pub(crate) fn after_run(runs: &Path) -> Result<()> {
 /// Says where the report is, and fails if something is not in it.
 fn finish(site: &Site, out: &Path) -> Result<ExitCode> {
     let index = out.join("index.html");
-    say::out(format_args!("report: {}", index.display()));
+    console::line(format_args!("report: {}", index.display()));
     for shown in site.shown.iter().filter(|shown| !shown.complete()) {
         let name = &shown.stem;
-        say::out(format_args!("  {name} is unfinished, and its page says so"));
+        console::line(format_args!("  {name} is unfinished, and its page says so"));
     }
     if site.unreadable.is_empty() {
         return Ok(ExitCode::SUCCESS);

@@ -26,14 +26,14 @@ struct Said {
 
 /// What a server says.
 #[derive(Clone, Copy)]
-struct Says {
+struct Offer {
     from: Address,
     to: Address,
     mask: Address,
     router: Address,
 }
 
-const HOME: Says = Says {
+const HOME: Offer = Offer {
     from: GATEWAY,
     to: DEVICE,
     mask: [255, 255, 255, 0],
@@ -64,7 +64,7 @@ impl Bench<Smol<'static>> {
     }
 
     /// A message of a server as a frame.
-    fn says(&self, kind: u8, transaction: [u8; 4], says: Says) -> Vec<u8> {
+    fn says(&self, kind: u8, transaction: [u8; 4], says: Offer) -> Vec<u8> {
         let mut message = std::vec![0; 240];
         message[..4].copy_from_slice(&[2, 1, 6, 0]);
         message[4..8].copy_from_slice(&transaction);
@@ -94,7 +94,7 @@ impl Bench<Smol<'static>> {
     }
 
     /// The one thing that the client said is answered.
-    fn served(&mut self, want: u8, kind: u8, says: Says) {
+    fn served(&mut self, want: u8, kind: u8, says: Offer) {
         let [said] = &self.said()[..] else {
             panic!("nothing said");
         };
@@ -104,7 +104,7 @@ impl Bench<Smol<'static>> {
     }
 
     /// A device that got this address.
-    fn leased(says: Says) -> Self {
+    fn leased(says: Offer) -> Self {
         let mut bench = Self::homeless();
         assert!(!bench.net.is_found());
         bench.served(DISCOVER, OFFER, says);
@@ -179,7 +179,7 @@ fn a_lease_that_ran_out_is_replaced() {
     bench.sleeps(LEASE);
     bench.net.ask(&mut bench.wire, &mut bench.frame);
     assert!(!bench.net.is_found());
-    let new = Says { to: OTHER, ..HOME };
+    let new = Offer { to: OTHER, ..HOME };
     bench.served(DISCOVER, OFFER, new);
     bench.served(REQUEST, ACK, new);
     assert_eq!(bench.net.address(), OTHER);
@@ -270,7 +270,7 @@ fn odd_leases_are_harmless() {
         for to in odd {
             for router in odd {
                 for mask in [[0; 4], [255; 4], [0, 255, 0, 255]] {
-                    let says = Says {
+                    let says = Offer {
                         from,
                         to,
                         mask,
@@ -352,7 +352,7 @@ fn an_address_of_another_network_is_not_kept() {
     bench.net.bind(PORT);
     bench.net.migrate(&OTHER);
     bench.net.begin(&mut bench.wire, true);
-    let new = Says {
+    let new = Offer {
         from: [192, 168, 7, 1],
         to: [192, 168, 7, 3],
         router: [192, 168, 7, 1],

@@ -19,7 +19,7 @@ const WAIT_MIN: Duration = Duration::from_millis(20);
 const NOT_QUIC: [u8; 1] = [0];
 
 /// The question for one connection that is being made.
-pub(super) struct Knock {
+pub(super) struct PortProbe {
     pub(super) conn: ConnId,
     addr: SocketAddr,
     socket: Option<UdpSocket>,
@@ -28,7 +28,7 @@ pub(super) struct Knock {
     wait: Duration,
 }
 
-impl Knock {
+impl PortProbe {
     pub(super) fn new(now: Instant, conn: ConnId, addr: SocketAddr) -> Self {
         Self {
             conn,
