@@ -15,7 +15,12 @@ use crate::owners::common::SessionCore;
 use crate::owners::conn::Conn;
 
 /// In front of an address that is a topic in any case.
-pub(super) const TOPICS: &str = "/topics/";
+const TOPICS: &str = "/topics/";
+
+/// The topic or filter of an address.
+pub(super) fn topic_of(address: &str) -> &str {
+    address.strip_prefix(TOPICS).unwrap_or(address)
+}
 
 /// Why a link is refused.
 #[derive(Clone, Copy, Debug)]

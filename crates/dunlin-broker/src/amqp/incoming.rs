@@ -13,6 +13,7 @@ use dunlin_amqp::{LinkId, Message, State, Tag};
 use dunlin_base::topic::validate_name;
 use dunlin_base::{Instant, Message as Neutral, Text};
 
+use crate::amqp::attaching::topic_of;
 use crate::amqp::concluding::Why;
 use crate::amqp::outcome::{rejected, settle, top_up};
 use crate::amqp::state::{AmqpLink, End, Open};
@@ -143,7 +144,7 @@ fn map(bytes: &Bytes, topic: Option<Text>, now: Instant) -> Result<Neutral, Deco
         None => {
             let properties = Scanned::scan(bytes)?.properties()?;
             let to = properties.and_then(|properties| properties.to);
-            Text::from(to.unwrap_or_default())
+            Text::from(to.map_or("", topic_of))
         }
     };
     from_amqp(bytes, topic, now)

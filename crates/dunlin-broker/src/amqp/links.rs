@@ -12,7 +12,7 @@ use dunlin_base::{StreamId, Text};
 use dunlin_queue::Window;
 
 use crate::access::Action;
-use crate::amqp::attaching::{Refusal, TOPICS, answer, create, refusal};
+use crate::amqp::attaching::{Refusal, answer, create, refusal, topic_of};
 use crate::amqp::filters::{self, Entries};
 use crate::amqp::outcome::top_up;
 use crate::amqp::state::{End, OPEN_KEPT_MAX, Origin, PendingAttach};
@@ -102,11 +102,6 @@ fn attach_any(
     }
 }
 
-/// The topic or filter of an address.
-fn topic_of(address: Option<&str>) -> Option<&str> {
-    address.map(|address| address.strip_prefix(TOPICS).unwrap_or(address))
-}
-
 /// The client will send.
 fn attach_incoming(
     own: &mut Owners,
@@ -123,7 +118,7 @@ fn attach_incoming(
     if let Some(wanted) = wanting::by_sender(own, attach, &target)? {
         return nodes::attach(own, c, (link, session), wanted, body);
     }
-    let topic = topic_of(target.address);
+    let topic = target.address.map(topic_of);
     if topic.is_some_and(|topic| validate_name(topic).is_err()) {
         let text = "the address is no topic name";
         return Err(refusal(condition::INVALID_FIELD, text));
@@ -191,7 +186,7 @@ fn attach_outgoing(
     let Some(source) = attach.source else {
         return Err(refusal(condition::INVALID_FIELD, "no source"));
     };
-    let topic = topic_of(source.address);
+    let topic = source.address.map(topic_of);
     let parsed = topic.and_then(|topic| Some((topic, Filter::parse(topic).ok()?)));
     let Some((filter, parsed)) = parsed else {
         let text = "the address is no topic filter";

@@ -11,7 +11,7 @@ use dunlin_amqp::codec::{
 };
 use dunlin_base::topic::Filter;
 
-use crate::amqp::attaching::TOPICS;
+use crate::amqp::attaching::topic_of;
 use crate::config::{LinkRedirect, Server};
 use crate::ids::ConnIdx;
 use crate::owners::Owners;
@@ -85,7 +85,7 @@ fn address_of(attach: &Attach<'_>) -> Option<String> {
     let is_queue = |all| has(all, capability::QUEUE) || has(all, capability::TEMPORARY_QUEUE);
     match all.is_some_and(is_queue) {
         true => addresses::of_queue(address),
-        false => Some(address.strip_prefix(TOPICS).unwrap_or(address).into()),
+        false => Some(topic_of(address).into()),
     }
 }
 

@@ -18,7 +18,7 @@ use dunlin_base::topic::validate_name;
 use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
-use crate::amqp::attaching::{self, Refusal, TOPICS, create, refusal};
+use crate::amqp::attaching::{self, Refusal, create, refusal, topic_of};
 use crate::amqp::management::{self, Response, Wanted};
 use crate::amqp::outcome::{rejected, settle};
 use crate::amqp::service::Service;
@@ -322,8 +322,7 @@ fn reply_to(
     }
     // What becomes of tokens is said to the client itself.
     let is_topic = !is_receiver && service == Service::Management;
-    let topic = address.filter(|_| is_topic).ok_or(none)?;
-    let topic = topic.strip_prefix(TOPICS).unwrap_or(topic);
+    let topic = address.filter(|_| is_topic).map(topic_of).ok_or(none)?;
     if validate_name(topic).is_err() {
         return Err(none);
     }

@@ -13,7 +13,7 @@ use dunlin_base::topic::Filter;
 use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
-use crate::amqp::attaching::{Refusal, TOPICS, refusal};
+use crate::amqp::attaching::{Refusal, refusal, topic_of};
 use crate::amqp::filters;
 use crate::amqp::resuming;
 use crate::amqp::terminus::{Scope, Span};
@@ -138,9 +138,7 @@ fn subscription(
     if brief && !durable && !shared {
         return Ok(None);
     }
-    let topic = source
-        .address
-        .map(|it| it.strip_prefix(TOPICS).unwrap_or(it));
+    let topic = source.address.map(topic_of);
     let filter = topic.and_then(|topic| Filter::parse(topic).ok());
     let Some(filter) = filter.filter(|filter| filter.share.is_none()) else {
         let text = "the address is no topic filter";

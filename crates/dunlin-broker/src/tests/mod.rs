@@ -25,6 +25,8 @@ mod own;
 mod queues;
 #[cfg(all(feature = "amqp", feature = "mqtt"))]
 mod redirecting;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod relay;
 #[cfg(feature = "mqtt")]
 mod searches;
 #[cfg(feature = "amqp")]
