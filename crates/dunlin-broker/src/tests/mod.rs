@@ -18,6 +18,8 @@ mod filling;
 #[cfg(feature = "amqp")]
 mod kept;
 #[cfg(feature = "amqp")]
+mod lifetimes;
+#[cfg(feature = "amqp")]
 mod manage;
 #[cfg(feature = "amqp")]
 mod own;
