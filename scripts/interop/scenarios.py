@@ -69,6 +69,7 @@ JMS_NAMES = (
     "durable",
     "shared",
     "queue",
+    "plain-queue",
     "delay",
     "browse",
     "temporary-queue",

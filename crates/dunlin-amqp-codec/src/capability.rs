@@ -56,6 +56,15 @@ symbols! {
     /// Connection property: small packets are to leave twice, always (1) or for a
     /// while after a loss (2).
     REPEAT = "dunlin-repeat";
+    /// Connection property: what the program is (Connection Properties 1.0).
+    PRODUCT = "product";
+    /// Connection property: its version (likewise).
+    VERSION = "version";
+    /// Connection property: what clients of JMS put in front of the name of a queue.
+    QUEUE_PREFIX = "queue-prefix";
+    /// Message annotation: what a client of JMS sends to: a queue (0), a topic (1), a
+    /// temporary queue (2), a temporary topic (3).
+    JMS_DESTINATION = "x-opt-jms-dest";
     /// Outcome: accepted.
     ACCEPTED = "amqp:accepted:list";
     /// Outcome: rejected.

@@ -20,11 +20,15 @@ use crate::ids::ConnIdx;
 use crate::io::{AccessKind, Event};
 use crate::owners::Owners;
 use crate::owners::common::{Identity, Standing, Who};
+use crate::queues::addresses;
 use crate::random::sender_number;
 use crate::reports::audit;
 
 /// Container id of the broker.
 const CONTAINER_ID: &str = "dunlin";
+
+/// What the program is.
+const PRODUCT: &str = "dunlin";
 
 /// The frame of `open`: some clients have long container ids, and properties.
 const OPEN_BYTES_MAX: u32 = 4096;
@@ -174,6 +178,20 @@ pub(super) fn close(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     }
 }
 
+/// What the broker says of itself. Clients of JMS put the prefix in front of the name of
+/// a queue, unless it is there, and take it away from an address that they show.
+const fn properties() -> [(Value<'static>, Value<'static>); 3] {
+    let version = env!("CARGO_PKG_VERSION");
+    [
+        (Value::Symbol(capability::PRODUCT), Value::String(PRODUCT)),
+        (Value::Symbol(capability::VERSION), Value::String(version)),
+        (
+            Value::Symbol(capability::QUEUE_PREFIX),
+            Value::String(addresses::QUEUES),
+        ),
+    ]
+}
+
 /// The client is known: answers `open`.
 fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     if refuse_banned(own, c) {
@@ -207,6 +225,7 @@ fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     if takes_tokens {
         capabilities.push(capability::CBS);
     }
+    let properties = properties();
     let open = Open {
         container_id: CONTAINER_ID,
         hostname: None,
@@ -217,7 +236,7 @@ fn accept(own: &mut Owners, c: ConnIdx, cause: &'static str) {
         incoming_locales: None,
         offered_capabilities: Some(Symbols::new(&capabilities)),
         desired_capabilities: None,
-        properties: None,
+        properties: Some(Map::new(&properties)),
     };
     if conn.engine.open(now, &open).is_err() {
         return;

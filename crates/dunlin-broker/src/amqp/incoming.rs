@@ -6,12 +6,12 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    DecodeError, DeliveryState, Message as Scanned, ReceiverSettleMode, condition,
+    DecodeError, DeliveryState, Message as Scanned, ReceiverSettleMode, capability, condition,
 };
 use dunlin_amqp::message::from_amqp;
 use dunlin_amqp::{LinkId, Message, State, Tag};
 use dunlin_base::topic::validate_name;
-use dunlin_base::{Instant, Message as Neutral, Text};
+use dunlin_base::{Instant, Message as Neutral, ShardId, Text};
 
 use crate::amqp::attaching::topic_of;
 use crate::amqp::concluding::Why;
@@ -22,8 +22,14 @@ use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::owners::Owners;
-use crate::queues::addresses;
+use crate::queues::calls::Call;
+use crate::queues::{addresses, making};
+use crate::random::home_shard;
 use crate::reports::audit;
+
+/// What a client of JMS sends to ([`capability::JMS_DESTINATION`]).
+const QUEUE: i64 = 0;
+const TEMPORARY_QUEUE: i64 = 2;
 
 /// Longest time that a message is kept back.
 const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -81,6 +87,7 @@ fn check(
     topic: Option<Text>,
     format: u32,
 ) -> Result<Neutral, Why> {
+    let is_relayed = topic.is_none();
     let mapped = map(bytes, topic, own.now);
     let mut message = mapped.map_err(|_| (condition::DECODE_ERROR, "not a message"))?;
     let deliver_at = message.extra.as_ref().and_then(|extra| extra.deliver_at);
@@ -91,7 +98,7 @@ fn check(
         return Err((condition::NOT_IMPLEMENTED, "an unknown message format"));
     }
     if validate_name(&message.topic).is_err() {
-        return Err((condition::NOT_FOUND, "no topic to publish to"));
+        return Err((condition::NOT_FOUND, "no topic or queue to send to"));
     }
     if !own.may_publish(s, &message.topic) {
         audit::note_denied(own, s, "may not publish", &message.topic);
@@ -101,7 +108,24 @@ fn check(
     if let (Some(conn), Some(extra)) = (own.conns.amqp(c), &mut message.extra) {
         extra.sender = conn.sender;
     }
+    if is_relayed && addresses::is_queue(&message.topic) {
+        make_queue(own, s, message.topic.clone());
+    }
     Ok(message)
+}
+
+/// Has the queue made of a message whose link has no address, if there is none. One with
+/// an address has had that done.
+fn make_queue(own: &mut Owners, s: SessionIdx, address: Text) {
+    if !own.config.queues.auto_create || addresses::is_dynamic(&address) {
+        return;
+    }
+    let user = own.sessions.get(s).and_then(|session| session.user.clone());
+    let home = ShardId(home_shard(&address, own.config.shards));
+    match home == own.config.shard {
+        true => making::make(own, &address, user.as_ref()),
+        false => own.call(home, Call::Make { address, user }),
+    }
 }
 
 /// Gives a message to who gets it.
@@ -141,13 +165,23 @@ fn take(
 fn map(bytes: &Bytes, topic: Option<Text>, now: Instant) -> Result<Neutral, DecodeError> {
     let topic = match topic {
         Some(topic) => topic,
-        None => {
-            let properties = Scanned::scan(bytes)?.properties()?;
-            let to = properties.and_then(|properties| properties.to);
-            Text::from(to.map_or("", topic_of))
-        }
+        None => destination(&Scanned::scan(bytes)?)?,
     };
     from_amqp(bytes, topic, now)
+}
+
+/// Where a message goes whose link has no address: to what its `to` would be for a
+/// link. Clients of JMS say with the message what capabilities say for a link. Empty if
+/// there is none.
+fn destination(message: &Scanned<'_>) -> Result<Text, DecodeError> {
+    let to = message.properties()?.and_then(|properties| properties.to);
+    let to = to.unwrap_or_default();
+    let annotations = message.message_annotations()?.unwrap_or_default();
+    let kind = annotations.get(capability::JMS_DESTINATION.as_str());
+    Ok(match kind.and_then(|kind| kind.as_i64()) {
+        Some(QUEUE | TEMPORARY_QUEUE) => Text::from(addresses::of_queue(to).unwrap_or_default()),
+        _ => Text::from(topic_of(to)),
+    })
 }
 
 /// The client has settled a message that it sent.

@@ -144,6 +144,7 @@ pub(crate) fn handle_call(own: &mut Owners, from: ShardId, call: Call) {
         | Call::Stolen { .. }
         | Call::Answered { .. }
         | Call::Attach(_)
+        | Call::Make { .. }
         | Call::Credit { .. }
         | Call::Want { .. }
         | Call::Outcome { .. }

@@ -20,9 +20,9 @@ use crate::amqp::terminus::{Scope, Span};
 use crate::ids::ConnIdx;
 use crate::owners::Owners;
 use crate::owners::common::Standing;
-use crate::queues::addresses;
 use crate::queues::calls::{Create, Use};
 use crate::queues::options::{Kept, Life, QueueOptions};
+use crate::queues::{addresses, making};
 use crate::random::home_shard;
 use crate::wants::Wants;
 
@@ -277,15 +277,7 @@ fn named(
         let text = "the address is no name of a queue";
         return Err(refusal(condition::INVALID_FIELD, text));
     };
-    let create = own.config.queues.auto_create.then(|| Create {
-        kept: Kept {
-            options: own.config.queues.options.clone(),
-            ..Kept::default()
-        },
-        filter: None,
-        standing: Standing::Server,
-        rules: None,
-    });
+    let create = making::wanted(&own.config);
     Ok(Some((Text::from(address), create, false)))
 }
 

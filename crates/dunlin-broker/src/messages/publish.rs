@@ -21,7 +21,7 @@ use crate::owners::Owners;
 use crate::owners::node::BINDING;
 use crate::owners::pending::{PendingPublish, Record, Work};
 use crate::owners::routing::{Hit, Matches, Scope, Wanted};
-use crate::queues::waiting;
+use crate::queues::{making, waiting};
 use crate::random::home_shard;
 use crate::topics::sparkplug;
 
@@ -123,6 +123,9 @@ pub(crate) fn place(
         false => find_queue(own, source.topic()),
     };
     let mut work = Work::default();
+    if source.is_to_queue() {
+        making::store_with(own, &found.hits, &mut work);
+    }
     publish.unmatched = found.hits.is_empty() && found.forwards.is_empty();
     publish.refused |= publish.unmatched && !source.is_to_topic();
     if source.retain() && source.is_to_topic() {
@@ -269,7 +272,10 @@ fn prepare(
         true => find_queue(own, source.topic()),
         false => find(own, source.topic(), None, Some(scope), source.qos()),
     };
-    refused |= source.is_to_queue() && found.hits.is_empty() && !source.is_lossy();
+    if source.is_to_queue() {
+        refused |= found.hits.is_empty() && !source.is_lossy();
+        making::store_with(own, &found.hits, &mut work);
+    }
     refused |= !deliver::deliver_hits(own, source, &mut found.hits, &mut work);
     let shares = core::mem::take(&mut found.missed);
     own.routing.recycle(found);

@@ -14,7 +14,7 @@ use crate::messages::{publish, settle};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
-use crate::queues::{credit, dead, keeping, manage, nodes};
+use crate::queues::{credit, dead, keeping, making, manage, nodes};
 use crate::receivers;
 use crate::sessions::{groups, records};
 
@@ -114,8 +114,8 @@ pub(crate) fn retry(own: &mut Owners) {
             Pending::Acquired(acquired) => keeping::record(own, *acquired),
             Pending::Bury(dead) => dead::bury(own, dead),
             Pending::Attached(to, call) => nodes::say_attached(own, to, call),
-            Pending::Node(_)
-            | Pending::Change(_)
+            Pending::Node(node) => making::retry(own, node),
+            Pending::Change(_)
             | Pending::Delete(_)
             | Pending::Purge(_)
             | Pending::Operator(_)

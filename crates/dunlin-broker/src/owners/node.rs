@@ -51,6 +51,9 @@ pub(crate) enum Stage {
     /// Its record is on its way to the store, or its binding to other shards:
     /// these links wait for it, with the shards that they are on.
     Making(Vec<(ShardId, Attach)>),
+    /// It can be used, and its record is on its way to the store: what it gets is stored
+    /// with it.
+    Storing,
     Ready,
 }
 
@@ -161,7 +164,7 @@ impl Node {
     }
 
     pub(crate) const fn is_ready(&self) -> bool {
-        matches!(self.stage, Stage::Ready)
+        !matches!(self.stage, Stage::Making(_))
     }
 
     /// What it is bound to and will not be, and the other way round.

@@ -165,6 +165,9 @@ impl Death {
 pub(crate) enum Call {
     /// To a node: attach a link. Answered by `Attached` or `Refused`.
     Attach(Box<Attach>),
+    /// To the queues of a shard: a message for this address comes next, of this user. If
+    /// there is no such queue it is made.
+    Make { address: Text, user: Option<Text> },
     /// To a node: it may hand over messages up to this key.
     Credit {
         place: Place,

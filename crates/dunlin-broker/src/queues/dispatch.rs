@@ -9,12 +9,13 @@ use crate::messages::publish;
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, Promise, Work};
 use crate::queues::calls::{Call, Expiring};
-use crate::queues::{credit, manage, nodes, retiring, termini};
+use crate::queues::{credit, making, manage, nodes, retiring, termini};
 
 /// A link or node of the shard `from` says something.
 pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
     match call {
         Call::Attach(attach) => nodes::handle_attach(own, from, *attach),
+        Call::Make { address, user } => making::make(own, &address, user.as_ref()),
         Call::Credit {
             place,
             limit,

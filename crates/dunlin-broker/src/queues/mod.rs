@@ -15,6 +15,7 @@ pub(crate) mod dead;
 pub(crate) mod delivering;
 pub(crate) mod dispatch;
 pub(crate) mod keeping;
+pub(crate) mod making;
 pub(crate) mod manage;
 pub(crate) mod moving;
 pub(crate) mod nodes;

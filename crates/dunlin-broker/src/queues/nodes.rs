@@ -18,7 +18,7 @@ use crate::owners::timers::Timers;
 use crate::owners::{Owners, away};
 use crate::queues::calls::{Attach, Call, Create, Found, Place, Refusal, Use};
 use crate::queues::options::Life;
-use crate::queues::{addresses, answers, credit, delivering, keeping};
+use crate::queues::{addresses, answers, credit, delivering, keeping, making};
 use crate::sessions::{lifecycle, records, subscriptions};
 use crate::wants::Wants;
 
@@ -262,7 +262,9 @@ pub(crate) fn handle_stored(own: &mut Owners, node: SessionRef, stored: bool) {
     if stored {
         return bind(own, node);
     }
-    if let Some(s) = own.sessions.resolve(node) {
+    if let Some(s) = own.sessions.resolve(node)
+        && !making::keep(own, s, node)
+    {
         end(own, s, Refusal::NoRoom);
     }
 }
@@ -544,7 +546,7 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, why: Refusal) {
     let change = node.change.take();
     let waiting = match core::mem::replace(&mut node.stage, Stage::Ready) {
         Stage::Making(waiting) => waiting,
-        Stage::Ready => Vec::new(),
+        Stage::Storing | Stage::Ready => Vec::new(),
     };
     let waiting = waiting
         .into_iter()

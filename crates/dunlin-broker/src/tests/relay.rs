@@ -4,12 +4,16 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
 
-use dunlin_amqp::codec::{DeliveryState, Outcome};
-use dunlin_amqp::{LinkId, State};
+use dunlin_amqp::codec::{
+    Attach, DeliveryState, Map, Outcome, Properties, Section, Source, Symbols, Value, capability,
+};
+use dunlin_amqp::{Event, LinkId, State};
 
-use super::amqp::{Client, NOW, OPEN, World, addressed, conn, is_accepted};
-use super::queues::{internal_errors, miscounted, payloads, taken};
+use super::amqp::{Client, NOW, OPEN, World, addressed, conn, is_accepted, message, receiver};
+use super::queues::{address, internal_errors, lose, miscounted, payloads, taken};
 use super::transactions::Controller;
 use crate::access::{Access, Acl};
 
@@ -87,5 +91,211 @@ fn both_addresses_of_a_topic_are_one_in_a_transaction() {
     assert_eq!(from.commit(&mut world, &id), Ok(()));
     to.exchange(&mut world);
     assert_eq!(payloads(&taken(&mut to)), "12");
+    check(&world);
+}
+
+/// What a client of JMS sends to.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Queue = 0,
+    Topic = 1,
+    TemporaryQueue = 2,
+}
+
+/// A message as a client of JMS sends it by the relay.
+fn of_jms(to: &str, kind: Kind, byte: u8) -> Vec<u8> {
+    let entries = [(
+        Value::Symbol(capability::JMS_DESTINATION),
+        Value::Byte(kind as i8),
+    )];
+    let mut bytes = message(true, b"");
+    // The header alone.
+    bytes.truncate(7);
+    let annotations = Value::Map(Map::new(&entries));
+    let written = Section::MessageAnnotations.encode(&annotations, &mut bytes);
+    written.expect("a vector");
+    let properties = Properties {
+        to: Some(to),
+        ..Properties::default()
+    };
+    properties.encode(&mut bytes).expect("small");
+    bytes.extend_from_slice(&message(false, &[byte]));
+    bytes
+}
+
+/// A receiver of JMS, which says that its source is a queue.
+fn consume(client: &mut Client, world: &mut World, name: &str) {
+    let attach = Attach {
+        source: Some(Source {
+            address: Some(name),
+            capabilities: Some(Symbols::new(&[capability::QUEUE])),
+            ..Source::default()
+        }),
+        ..receiver(name)
+    };
+    let link = client.attach(world, &attach);
+    client.engine.set_credit(link, 10, false).expect("credit");
+    client.exchange(world);
+}
+
+#[test]
+fn jms_sends_to_a_queue_by_its_name() {
+    for shard in [0, 1] {
+        let mut world = World::new(2, OPEN);
+        let mut to = Client::new(&mut world, conn(0, 2), None);
+        consume(&mut to, &mut world, "orders");
+        let mut subscriber = Client::new(&mut world, conn(1, 3), None);
+        subscriber.receiver(&mut world, "orders", 10);
+        let mut from = Client::new(&mut world, conn(shard, 1), None);
+        let link = from.sender(&mut world, None);
+        for (address, kind, byte) in [
+            ("orders", Kind::Queue, b'1'),
+            ("/queues/orders", Kind::Queue, b'2'),
+            ("/queues/orders", Kind::TemporaryQueue, b'3'),
+            ("orders", Kind::Topic, b'4'),
+        ] {
+            from.send(&mut world, link, false, of_jms(address, kind, byte));
+            let (_, state) = from.outcome().expect("an outcome");
+            assert!(is_accepted(&state), "{address} {kind:?}");
+        }
+        let long = "x".repeat(600);
+        for name in ["", "a/#", &long] {
+            from.send(&mut world, link, false, of_jms(name, Kind::Queue, b'5'));
+            let (_, state) = from.outcome().expect("an outcome");
+            assert_eq!(said(&state), "amqp:not-found", "{name}");
+        }
+        to.exchange(&mut world);
+        assert_eq!(payloads(&taken(&mut to)), "123");
+        subscriber.exchange(&mut world);
+        assert_eq!(payloads(&taken(&mut subscriber)), "4");
+        check(&world);
+    }
+}
+
+#[test]
+fn open_says_what_names_of_queues_begin_with() {
+    let mut world = World::new(1, OPEN);
+    let mut client = Client::new(&mut world, conn(0, 1), None);
+    let opened = client.events.drain(..).find_map(|event| match event {
+        Event::Opened(body) => Some(body),
+        _ => None,
+    });
+    let opened = opened.expect("open");
+    let properties = opened.open().and_then(|open| open.properties);
+    let properties = properties.expect("properties");
+    for (name, value) in [
+        ("product", "dunlin"),
+        ("version", env!("CARGO_PKG_VERSION")),
+        ("queue-prefix", "/queues/"),
+    ] {
+        assert_eq!(properties.get(name), Some(Value::String(value)), "{name}");
+    }
+}
+
+#[test]
+fn a_message_makes_its_queue_and_is_stored_with_it() {
+    let queue = address();
+    for shard in [0, 1] {
+        let mut world = World::new(2, OPEN);
+        let mut from = Client::new(&mut world, conn(shard, 1), None);
+        let link = from.sender(&mut world, None);
+        world.held = Some(Vec::new());
+        from.send(&mut world, link, false, addressed(&queue, b"1"));
+        from.send(&mut world, link, false, addressed(&queue, b"2"));
+        assert!(from.outcome().is_none(), "before the store has it");
+        world.release_store();
+        from.exchange(&mut world);
+        for _ in 0..2 {
+            let (_, state) = from.outcome().expect("an outcome");
+            assert!(is_accepted(&state));
+        }
+        assert_eq!(send(&mut from, &mut world, link, &queue, b'3'), "accepted");
+        check(&world);
+        world.restart();
+        let mut to = Client::new(&mut world, conn(1 - shard, 2), None);
+        to.receiver(&mut world, &queue, 10);
+        assert_eq!(payloads(&taken(&mut to)), "123");
+        check(&world);
+    }
+}
+
+#[test]
+fn a_message_of_a_transaction_makes_its_queue() {
+    let queue = address();
+    for shard in [0, 1] {
+        let mut world = World::new(2, OPEN);
+        let mut from = Controller::new(&mut world, shard, 1);
+        let link = from.client.sender(&mut world, None);
+        let id = from.declare(&mut world);
+        from.post_as(&mut world, link, &id, false, addressed(&queue, b"1"));
+        assert!(from.client.outcome().is_some());
+        assert_eq!(from.commit(&mut world, &id), Ok(()));
+        let mut to = Client::new(&mut world, conn(0, 2), None);
+        to.receiver(&mut world, &queue, 10);
+        assert_eq!(payloads(&taken(&mut to)), "1");
+        check(&world);
+    }
+}
+
+#[test]
+fn a_message_makes_no_queue_where_that_is_not_allowed() {
+    let queue = address();
+    for (shard, auto_create, max) in [(0, false, 10), (1, false, 10), (0, true, 0), (1, true, 0)] {
+        let mut world = World::configured(2, OPEN, |config| {
+            config.queues.auto_create = auto_create;
+            config.queues.max = max;
+        });
+        let mut from = Client::new(&mut world, conn(shard, 1), None);
+        let link = from.sender(&mut world, None);
+        let said = send(&mut from, &mut world, link, &queue, b'1');
+        assert_ne!(said, "accepted");
+        assert!(world.shards.iter().all(|it| it.census().sessions <= 1));
+        check(&world);
+    }
+}
+
+#[test]
+fn a_queue_whose_record_was_refused_stays_for_what_is_stored_with_it() {
+    let queue = address();
+    let mut world = World::new(2, OPEN);
+    let mut from = Client::new(&mut world, conn(1, 1), None);
+    let link = from.sender(&mut world, None);
+    world.held = Some(Vec::new());
+    from.send(&mut world, link, false, addressed(&queue, b"1"));
+    // The batch of its home is refused, that of the message is stored.
+    let held = world.held.take().expect("held");
+    let of = |shard| held.iter().filter(move |(at, _)| *at == shard);
+    assert_eq!((of(0).count(), of(1).count()), (1, 1));
+    for (at, batch) in of(0).chain(of(1)) {
+        world.refuses = *at == 0;
+        world.commit(*at, batch);
+    }
+    world.run();
+    from.exchange(&mut world);
+    let (_, state) = from.outcome().expect("an outcome");
+    assert!(is_accepted(&state));
+    check(&world);
+    for restarts in [false, true] {
+        if restarts {
+            world.restart();
+        }
+        let mut to = Client::new(&mut world, conn(0, 2), None);
+        to.receiver(&mut world, &queue, 10);
+        assert_eq!(payloads(&taken(&mut to)), "1", "{restarts}");
+        lose(&mut world, conn(0, 2));
+    }
+    // Nothing came: it ends, and the next message makes it again.
+    let mut world = World::new(2, OPEN);
+    world.refuses = true;
+    let mut from = Client::new(&mut world, conn(1, 1), None);
+    let link = from.sender(&mut world, None);
+    assert_ne!(send(&mut from, &mut world, link, &queue, b'1'), "accepted");
+    world.refuses = false;
+    for shard in &mut world.shards {
+        shard.handle_timeout(NOW + Duration::from_secs(2));
+    }
+    world.run();
+    assert_eq!(world.shards[0].census().sessions, 0);
+    assert_eq!(send(&mut from, &mut world, link, &queue, b'2'), "accepted");
     check(&world);
 }

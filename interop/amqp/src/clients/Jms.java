@@ -5,6 +5,7 @@ import static clients.Scenarios.argument;
 import static clients.Scenarios.expect;
 
 import jakarta.jms.BytesMessage;
+import jakarta.jms.Connection;
 import jakarta.jms.DeliveryMode;
 import jakarta.jms.JMSConsumer;
 import jakarta.jms.JMSContext;
@@ -13,6 +14,7 @@ import jakarta.jms.JMSRuntimeException;
 import jakarta.jms.Message;
 import jakarta.jms.Queue;
 import jakarta.jms.QueueBrowser;
+import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
 import jakarta.jms.Topic;
 import java.util.Collections;
@@ -50,6 +52,7 @@ final class Jms {
         all.put("durable", Jms::durable);
         all.put("shared", () -> using(Jms::shared));
         all.put("queue", () -> using(Jms::queue));
+        all.put("plain-queue", Jms::plainQueue);
         all.put("delay", () -> using(Jms::delay));
         all.put("browse", () -> using(Jms::browse));
         all.put("temporary-queue", () -> using(Jms::temporaryQueue));
@@ -330,18 +333,50 @@ final class Jms {
     }
 
     private static Queue queue(String name, JMSContext context) {
-        // A producer of JMS says where a message goes in the message itself, where
-        // no capability tells a queue from a topic.
-        Queue queue = context.createQueue("/queues/" + name + "-" + UUID.randomUUID());
-        // It comes with its first link.
-        context.createConsumer(queue).close();
-        return queue;
+        return context.createQueue("/queues/" + name + "-" + UUID.randomUUID());
     }
 
     private static void queue(JMSContext context) throws Exception {
         Queue at = queue("q", context);
         context.createProducer().send(at, "one");
         expect(text(context.createConsumer(at)), "one", "body");
+    }
+
+    /** Queues by plain names, whose first message comes before a consumer. */
+    private static void plainQueue() throws Exception {
+        String name = "orders-" + UUID.randomUUID();
+        using(context -> {
+            Queue at = context.createQueue(name);
+            context.createProducer().setJMSReplyTo(at).send(at, "one");
+            Queue same = context.createQueue("/queues/" + name);
+            context.createProducer().send(same, "two");
+        });
+        try (Connection connection = factory("").createConnection()) {
+            Session session = connection.createSession();
+            Queue at = session.createQueue(name);
+            // The anonymous producer of JMS 1.1, and one for the queue.
+            session.createProducer(null).send(at, session.createTextMessage("three"));
+            session.createProducer(at).send(session.createTextMessage("four"));
+        }
+        using(JMSContext.SESSION_TRANSACTED, context -> {
+            context.createProducer().send(context.createQueue(name), "five");
+            context.commit();
+        });
+        using(context -> {
+            Queue at = context.createQueue(name);
+            JMSConsumer from = context.createConsumer(at);
+            JMSConsumer topic = context.createConsumer(context.createTopic(name));
+            Message first = from.receive(Scenarios.MS_MAX);
+            expect(first.getBody(String.class), "one", "body");
+            expect(first.getJMSDestination(), at, "to");
+            expect(first.getJMSReplyTo(), at, "reply-to");
+            for (String body : List.of("two", "three", "four", "five")) {
+                expect(text(from), body, "body");
+            }
+            context.createProducer().send(first.getJMSReplyTo(), "answer");
+            expect(text(from), "answer", "what is sent to reply-to");
+            expect(topic.receive(300), null, "nothing at the topic of that name");
+        });
     }
 
     private static void browse(JMSContext context) throws Exception {
