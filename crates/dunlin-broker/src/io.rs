@@ -231,6 +231,17 @@ pub struct PassedOn(pub(crate) Box<Passed>);
 #[derive(Debug)]
 pub struct QueueCall(pub(crate) Call);
 
+/// Why a message is taken by no receiver that would keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// There is no such queue, or what is to be taken from it is gone.
+    NotFound,
+    /// A queue is full and its policy is to refuse, or another limit is reached.
+    NoRoom,
+    /// The store refused it.
+    NotStored,
+}
+
 /// A shard's part of a publish.
 #[derive(Debug, Default)]
 pub struct Preparation {
@@ -239,8 +250,8 @@ pub struct Preparation {
     pub ops: Vec<StoreOp>,
     /// [`BusMessage::Settled`] is waited for.
     pub waits: bool,
-    /// A queue was full and the policy is to refuse.
-    pub refused: bool,
+    /// It is not taken there.
+    pub refused: Option<NotTaken>,
     /// Shared subscriptions without a member there any more.
     pub missed: Option<Missed>,
     /// Messages that a transaction makes dead there, for the queues of their topics.

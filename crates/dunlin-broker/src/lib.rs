@@ -84,7 +84,7 @@ pub use config::{
 };
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Missed,
-    Output, PassedOn, Preparation, QueueCall, ShardFigures,
+    NotTaken, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};

@@ -92,7 +92,7 @@ pub(crate) fn discharged(own: &mut Owners, origin: SessionRef, token: u64, verdi
     let Some(delivery) = found else {
         return;
     };
-    let stored = verdict != Verdict::Refused;
+    let stored = !matches!(verdict, Verdict::Refused(_));
     let conn = own.sessions.amqp_mut(s).and_then(|link| link.conn);
     if let Some(c) = conn {
         let text = "a queue is full or gone, or the store refused it";

@@ -8,13 +8,14 @@ use crate::amqp::outcomes;
 use crate::amqp::pace::Pace;
 use crate::amqp::state::{End, Open};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::io::NotTaken;
 use crate::owners::Owners;
 use crate::owners::pending::Verdict;
 use crate::queues::calls::Call;
 
 /// What became of a publish is known.
 pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
-    outcomes::note_outcome(own, origin, token, verdict != Verdict::Refused);
+    outcomes::note_outcome(own, origin, token, !matches!(verdict, Verdict::Refused(_)));
     let Some(session) = own.sessions.resolve_mut(origin) else {
         return;
     };
@@ -33,10 +34,17 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
     };
     let state = match verdict {
         Verdict::Accepted | Verdict::Unmatched => DeliveryState::ACCEPTED,
-        Verdict::Refused => rejected(
-            condition::RESOURCE_LIMIT_EXCEEDED,
-            "a queue is full or gone, or the store refused it",
-        ),
+        Verdict::Refused(why) => {
+            let (condition, text) = match why {
+                NotTaken::NotFound => (condition::NOT_FOUND, "there is no such queue"),
+                NotTaken::NoRoom => (
+                    condition::RESOURCE_LIMIT_EXCEEDED,
+                    "a queue or another limit is full",
+                ),
+                NotTaken::NotStored => (condition::INTERNAL_ERROR, "the store refused it"),
+            };
+            rejected(condition, text)
+        }
     };
     settle(own, c, open, &state);
     top_up(own, c, origin.at);

@@ -25,6 +25,7 @@ use crate::amqp::outcome::settle;
 use crate::amqp::outgoing::{self, annotations_of};
 use crate::amqp::state::{End, Open};
 use crate::ids::{ConnIdx, SessionIdx};
+use crate::io::NotTaken;
 use crate::messages::source::Source;
 use crate::messages::{publish, settle as batches};
 use crate::owners::Owners;
@@ -176,7 +177,7 @@ fn commit(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent, transacti
     for post in transaction.posts {
         let deliveries = publish.rest().map_or(0, |rest| rest.work.deliveries());
         if deliveries >= own.config.transactions.deliveries_max {
-            publish.refused = true;
+            publish.refuse(NotTaken::NoRoom);
             break;
         }
         let publisher = own.sessions.resolve(post.from);
@@ -212,7 +213,9 @@ fn prepare(own: &mut Owners, retired: &[Retirement], token: u64, publish: &mut P
         let work = &mut publish.rest_mut().work;
         let taken = retiring::prepare(own, home, place, &outcomes, work);
         let dead = work.take_dead();
-        publish.refused |= !taken;
+        if !taken {
+            publish.refuse(NotTaken::NotFound);
+        }
         for message in &dead {
             publish::place_dead(own, token, message, publish);
         }
@@ -239,7 +242,7 @@ fn take_all(own: &mut Owners, retired: &[Retirement], publish: &mut PendingPubli
             continue;
         };
         let Some(delivery) = outgoing::take(entry, retirement.key) else {
-            publish.refused = true;
+            publish.refuse(NotTaken::NotFound);
             continue;
         };
         own.weigh_queue(link.at);

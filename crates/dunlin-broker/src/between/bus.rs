@@ -107,7 +107,7 @@ fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparat
         return;
     };
     publish.preparing = publish.preparing.saturating_sub(1);
-    publish.refused |= answer.refused;
+    publish.refused = publish.refused.or(answer.refused);
     if answer.waits {
         let rest = publish.rest_mut();
         rest.participants.push(from);

@@ -14,7 +14,7 @@ use dunlin_base::{Message, QoS, ShardId};
 
 use crate::access::Action;
 use crate::ids::{SessionIdx, SessionRef};
-use crate::io::{BusMessage, Forward, Manner, Missed, Preparation};
+use crate::io::{BusMessage, Forward, Manner, Missed, NotTaken, Preparation};
 use crate::messages::source::Source;
 use crate::messages::{deliver, retained, settle, shared, throttle};
 use crate::owners::Owners;
@@ -127,12 +127,18 @@ pub(crate) fn place(
         making::store_with(own, &found.hits, &mut work);
     }
     publish.unmatched = found.hits.is_empty() && found.forwards.is_empty();
-    publish.refused |= publish.unmatched && !source.is_to_topic();
+    if publish.unmatched && !source.is_to_topic() {
+        publish.refuse(NotTaken::NotFound);
+    }
     if source.retain() && source.is_to_topic() {
         let kept = place_retained(own, source, &mut work, &mut found.forwards);
-        publish.refused |= !kept && !source.is_lossy();
+        if !kept && !source.is_lossy() {
+            publish.refuse(NotTaken::NoRoom);
+        }
     }
-    publish.refused |= !deliver::deliver_hits(own, source, &mut found.hits, &mut work);
+    if !deliver::deliver_hits(own, source, &mut found.hits, &mut work) {
+        publish.refuse(NotTaken::NoRoom);
+    }
     for (to, wanted) in found.forwards.drain(..) {
         publish.preparing += u32::from(acknowledged);
         send_on(own, to, wanted, acknowledged.then_some(token), source);
@@ -207,7 +213,7 @@ pub(crate) fn handle_message(
         plain: true,
         shares: &[],
     };
-    prepare(own, (from, token), &scope, source, Work::default(), false);
+    prepare(own, (from, token), &scope, source, Work::default(), None);
 }
 
 /// A message from another shard.
@@ -223,7 +229,7 @@ pub(crate) fn handle_forward(
     };
     let message = &forward.message;
     let mut work = Work::default();
-    let mut refused = false;
+    let mut refused = None;
     if forward.retain {
         let waits = token.is_some();
         let taken = match forward.manner {
@@ -235,7 +241,8 @@ pub(crate) fn handle_forward(
                 retained::own_retained(own, message, waits, ops, change)
             }
         };
-        refused = !taken && forward.manner != Manner::Lossy;
+        let is_refused = !taken && forward.manner != Manner::Lossy;
+        refused = is_refused.then_some(NotTaken::NoRoom);
     }
     let mut source = Source::of(message, own.now);
     if forward.queue {
@@ -260,12 +267,12 @@ fn prepare(
     scope: &Scope<'_>,
     source: &mut Source<'_>,
     mut work: Work,
-    mut refused: bool,
+    mut refused: Option<NotTaken>,
 ) {
     if let Some(token) = token.filter(|_| source.is_transacted()) {
         let deliveries = own.commits.prepared_deliveries(from, token);
         if deliveries >= own.config.transactions.deliveries_max {
-            return promise(own, (from, token), work, true, None);
+            return promise(own, (from, token), work, Some(NotTaken::NoRoom), None);
         }
     }
     let mut found = match source.is_to_queue() {
@@ -273,10 +280,14 @@ fn prepare(
         false => find(own, source.topic(), None, Some(scope), source.qos()),
     };
     if source.is_to_queue() {
-        refused |= found.hits.is_empty() && !source.is_lossy();
+        if found.hits.is_empty() && !source.is_lossy() {
+            refused.get_or_insert(NotTaken::NotFound);
+        }
         making::store_with(own, &found.hits, &mut work);
     }
-    refused |= !deliver::deliver_hits(own, source, &mut found.hits, &mut work);
+    if !deliver::deliver_hits(own, source, &mut found.hits, &mut work) {
+        refused.get_or_insert(NotTaken::NoRoom);
+    }
     let shares = core::mem::take(&mut found.missed);
     own.routing.recycle(found);
     let Some(token) = token else {
@@ -296,7 +307,7 @@ pub(crate) fn promise(
     own: &mut Owners,
     (from, token): (ShardId, u64),
     mut work: Work,
-    refused: bool,
+    refused: Option<NotTaken>,
     missed: Option<Missed>,
 ) {
     let ops = core::mem::take(&mut work.ops);
@@ -307,8 +318,8 @@ pub(crate) fn promise(
         // transaction.
         own.commits.prepared(from, token).add(work);
     } else {
-        settle::settle_work(own, work, !refused);
-        if !refused && missed.is_none() {
+        settle::settle_work(own, work, refused.is_none());
+        if refused.is_none() && missed.is_none() {
             return own.outbox.answer(from, token);
         }
     }

@@ -9,7 +9,7 @@ use dunlin_store::{Seq, StoreOp};
 
 use crate::control::values::Reply;
 use crate::ids::SessionRef;
-use crate::io::BusMessage;
+use crate::io::{BusMessage, NotTaken};
 use crate::messages::source::Source;
 use crate::messages::{retained, throttle};
 use crate::owners::pending::{
@@ -99,14 +99,15 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
         let ops = receivers::with_will(own, token, &record);
         publish.rest_mut().work.ops.extend(ops);
     }
-    let (mut stored, is_whole) = (!publish.refused, publish.is_transacted());
+    let (mut stored, is_whole) = (publish.refused.is_none(), publish.is_transacted());
     if publish.rest().is_some_and(|rest| rest.dead.is_some()) {
         // Two batches may have them: it is there before it is not here.
         let ops = &mut publish.rest_mut().work.ops;
         ops.sort_by_key(|op| matches!(op, StoreOp::Dequeue { .. }));
     }
     let ops = publish.ops_mut();
-    stored &= !is_whole || ops.as_ref().is_none_or(|ops| ops.len() <= BATCH_OPS_MAX);
+    let fits = !is_whole || ops.as_ref().is_none_or(|ops| ops.len() <= BATCH_OPS_MAX);
+    stored &= fits;
     let Some(ops) = ops.filter(|_| stored) else {
         return finish_publish(own, token, publish, stored);
     };
@@ -144,7 +145,7 @@ pub(crate) fn finish_publish(
     }
     own.stats.publishes_refused += u64::from(!stored);
     let verdict = match (stored, publish.unmatched) {
-        (false, _) => Verdict::Refused,
+        (false, _) => Verdict::Refused(publish.refused.unwrap_or(NotTaken::NotStored)),
         (true, true) => Verdict::Unmatched,
         (true, false) => Verdict::Accepted,
     };

@@ -9,7 +9,7 @@ use dunlin_queue::Delivery;
 use dunlin_store::{Seq, StoreOp};
 
 use crate::ids::{SessionIdx, SessionRef};
-use crate::io::{BusMessage, Forward, Manner, Missed, PassedOn};
+use crate::io::{BusMessage, Forward, Manner, Missed, NotTaken, PassedOn};
 use crate::messages::source::Source;
 use crate::messages::{deliver, settle};
 use crate::owners::Owners;
@@ -273,7 +273,9 @@ pub(crate) fn choose_again(
         if let Some(member) = chosen {
             let share = share.clone();
             let given = give(own, &missed.message, share, member, token, publish);
-            publish.refused |= !given && !publish.lossy;
+            if !given && !publish.lossy {
+                publish.refuse(NotTaken::NoRoom);
+            }
         }
     }
 }

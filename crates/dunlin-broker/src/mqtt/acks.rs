@@ -27,14 +27,14 @@ pub(crate) fn answer_publish(own: &mut Owners, origin: SessionRef, token: u64, v
     let reason = match verdict {
         Verdict::Accepted => ReasonCode::Success,
         Verdict::Unmatched => ReasonCode::NoMatchingSubscribers,
-        Verdict::Refused if session.mqtt.version == Version::V311 => {
+        Verdict::Refused(_) if session.mqtt.version == Version::V311 => {
             // It has no way to refuse: the client is cut off and sends it again.
             inbound.abandon(token);
             let conn = session.conn;
             own.later.extend(conn.map(Later::Unkept));
             return;
         }
-        Verdict::Refused => ReasonCode::QuotaExceeded,
+        Verdict::Refused(_) => ReasonCode::QuotaExceeded,
     };
     inbound.complete(token, reason);
     send_acks(own, origin.at);

@@ -9,6 +9,7 @@ use dunlin_mqtt::server::AckToken;
 use dunlin_mqtt::server::session::Admission;
 
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::io::NotTaken;
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::mqtt::fault::Fault;
@@ -124,7 +125,8 @@ fn route_later(own: &mut Owners, from: Publisher, form: &Form<'_>, delay: Durati
     if sender.is_some_and(|it| !waiting::has_share(own, it, message.cost())) {
         own.stats.publishes_refused += 1;
         if form.qos() != QoS::AtMostOnce {
-            acks::answer_publish(own, origin, token, Verdict::Refused);
+            let verdict = Verdict::Refused(NotTaken::NoRoom);
+            acks::answer_publish(own, origin, token, verdict);
         }
         return;
     }

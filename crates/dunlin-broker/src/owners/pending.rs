@@ -13,6 +13,7 @@ use crate::amqp::coordinator::Retirement;
 #[cfg(feature = "amqp")]
 use crate::amqp::state::PendingAttach;
 use crate::ids::SessionRef;
+use crate::io::NotTaken;
 #[cfg(feature = "mqtt")]
 use crate::mqtt::waiting::MqttPending;
 use crate::owners::routing::Hit;
@@ -35,9 +36,8 @@ pub(crate) enum Verdict {
     Accepted,
     /// As accepted, and there is no receiver.
     Unmatched,
-    /// A queue is full, or the store refused it: it was given to no receiver that
-    /// keeps it.
-    Refused,
+    /// It was given to no receiver that keeps it.
+    Refused(NotTaken),
 }
 
 /// What a publish needs stored, and what follows then, on one shard.
@@ -179,7 +179,7 @@ pub(crate) struct PendingPublish {
     pub(crate) preparing: u32,
     /// Nothing but an acknowledgement comes of it.
     pub(crate) unmatched: bool,
-    pub(crate) refused: bool,
+    pub(crate) refused: Option<NotTaken>,
     /// It is a will: nothing but the store refuses it.
     pub(crate) lossy: bool,
     rest: Option<Box<Rest>>,
@@ -218,10 +218,15 @@ impl PendingPublish {
             origin,
             preparing: 0,
             unmatched: false,
-            refused: false,
+            refused: None,
             lossy,
             rest: None,
         }
+    }
+
+    /// It is off; the first reason is the one that its publisher hears.
+    pub(crate) fn refuse(&mut self, why: NotTaken) {
+        self.refused.get_or_insert(why);
     }
 
     /// The rest, to be added to.
@@ -361,7 +366,7 @@ pub(crate) struct Promise {
     /// Its shard and token.
     pub(crate) from: (ShardId, u64),
     pub(crate) work: Work,
-    pub(crate) refused: bool,
+    pub(crate) refused: Option<NotTaken>,
 }
 
 /// Work that waits under a token.

@@ -87,7 +87,7 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
         publish::place(own, None, token, &mut source, &mut publish);
     }
     // Where there is no such queue, or no room, it is over.
-    publish.refused = false;
+    publish.refused = None;
     settle::go_on(own, token, publish);
 }
 

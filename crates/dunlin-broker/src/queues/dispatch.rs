@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use dunlin_base::ShardId;
 
 use crate::front;
+use crate::io::NotTaken;
 use crate::messages::publish;
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, Promise, Work};
@@ -45,7 +46,8 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
         } => {
             let mut work = Work::default();
             let taken = retiring::prepare(own, from, place, &outcomes, &mut work);
-            promise(own, (from, token), work, !taken);
+            let refused = (!taken).then_some(NotTaken::NotFound);
+            promise(own, (from, token), work, refused);
         }
         Call::Leave {
             place,
@@ -80,7 +82,7 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
 /// Answers what a transaction of another shard takes. Where the store was asked to
 /// note how often a message has failed, it has to have done so before that shard
 /// has it remove the message.
-fn promise(own: &mut Owners, from: (ShardId, u64), mut work: Work, refused: bool) {
+fn promise(own: &mut Owners, from: (ShardId, u64), mut work: Work, refused: Option<NotTaken>) {
     let mut retired = work.transacted_mut().retired.iter();
     if !retired.any(|it| it.delivery.failed > 0) {
         return publish::promise(own, from, work, refused, None);

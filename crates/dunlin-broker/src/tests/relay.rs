@@ -13,9 +13,10 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Event, LinkId, State};
 
 use super::amqp::{Client, NOW, OPEN, World, addressed, conn, is_accepted, message, receiver};
-use super::queues::{address, internal_errors, lose, miscounted, payloads, taken};
+use super::queues::{address, internal_errors, lose, miscounted, named, payloads, taken};
 use super::transactions::Controller;
 use crate::access::{Access, Acl};
+use crate::queues::options::QueueOptions;
 
 /// A world of two shards, where these rules hold.
 fn ruled(rules: &str) -> World {
@@ -248,7 +249,7 @@ fn a_message_makes_no_queue_where_that_is_not_allowed() {
         let mut from = Client::new(&mut world, conn(shard, 1), None);
         let link = from.sender(&mut world, None);
         let said = send(&mut from, &mut world, link, &queue, b'1');
-        assert_ne!(said, "accepted");
+        assert_eq!(said, "amqp:not-found");
         assert!(world.shards.iter().all(|it| it.census().sessions <= 1));
         check(&world);
     }
@@ -298,4 +299,30 @@ fn a_queue_whose_record_was_refused_stays_for_what_is_stored_with_it() {
     assert_eq!(world.shards[0].census().sessions, 0);
     assert_eq!(send(&mut from, &mut world, link, &queue, b'2'), "accepted");
     check(&world);
+}
+
+#[test]
+fn what_is_not_taken_says_why() {
+    let queue = address();
+    let options = QueueOptions {
+        messages_max: 1,
+        ..QueueOptions::default()
+    };
+    let named = named(&queue, &[], &options);
+    for shard in [0, 1] {
+        let mut world = World::configured(2, OPEN, |config| {
+            named(config);
+            config.queues.auto_create = false;
+        });
+        let mut from = Client::new(&mut world, conn(shard, 1), None);
+        let link = from.sender(&mut world, None);
+        let mut says = |world: &mut World, to: &str| send(&mut from, world, link, to, b'1');
+        assert_eq!(says(&mut world, "/queues/none"), "amqp:not-found");
+        world.refuses = true;
+        assert_eq!(says(&mut world, &queue), "amqp:internal-error");
+        world.refuses = false;
+        assert_eq!(says(&mut world, &queue), "accepted");
+        assert_eq!(says(&mut world, &queue), "amqp:resource-limit-exceeded");
+        check(&world);
+    }
 }
