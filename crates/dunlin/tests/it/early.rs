@@ -20,13 +20,13 @@ use crate::relay::Relay;
 use crate::support::{Broker, PATIENCE, run};
 
 /// A device with a ticket file, and what brokers it meets.
-struct Rig {
-    relay: Relay,
+pub(crate) struct Rig {
+    pub(crate) relay: Relay,
     dir: tempfile::TempDir,
 }
 
 impl Rig {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("directory");
         let options = Options::default();
         certs::init(&dir.path().join("certs"), CA_DAYS, &options).expect("authority");
@@ -34,7 +34,7 @@ impl Rig {
         Self { relay, dir }
     }
 
-    fn certificate(&self, name: &str) -> PathBuf {
+    pub(crate) fn certificate(&self, name: &str) -> PathBuf {
         self.dir.path().join("certs").join(name)
     }
 
@@ -52,7 +52,7 @@ impl Rig {
         ]
     }
 
-    fn broker(&self, shards: u16, more: &[&str]) -> Broker {
+    pub(crate) fn broker(&self, shards: u16, more: &[&str]) -> Broker {
         let settings = self.settings();
         let mut all: Vec<_> = settings.iter().map(String::as_str).collect();
         all.extend(more);
@@ -61,7 +61,7 @@ impl Rig {
         broker
     }
 
-    fn again(&self, broker: &mut Broker, shards: u16, more: &[&str]) {
+    pub(crate) fn again(&self, broker: &mut Broker, shards: u16, more: &[&str]) {
         let settings = self.settings();
         let mut all: Vec<_> = settings.iter().map(String::as_str).collect();
         all.extend(more);
@@ -69,7 +69,7 @@ impl Rig {
         self.relay.lead_to(broker.addr(Transport::Quic));
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.dir.path().join("tickets")
     }
 
@@ -144,7 +144,7 @@ fn count(broker: &Broker, family: &str, label: &str) -> u64 {
     sum(&text, &format!("dunlin_net_{family}_total"), label) as u64
 }
 
-fn refused(broker: &Broker, cause: &str) -> u64 {
+pub(crate) fn refused(broker: &Broker, cause: &str) -> u64 {
     count(broker, "early_data_refused", &format!("cause={cause:?}"))
 }
 
@@ -381,7 +381,7 @@ fn a_killed_broker_knows_its_tickets_and_which_were_used() {
 
 /// Sends a recorded first flight so often, and waits until the broker has read
 /// all of it.
-fn replay(broker: &Broker, flight: &[Vec<u8>], socket: &UdpSocket, times: usize) {
+pub(crate) fn replay(broker: &Broker, flight: &[Vec<u8>], socket: &UdpSocket, times: usize) {
     /// Datagrams that a socket's buffer surely takes.
     const AT_A_TIME: usize = 40;
     let server = broker.addr(Transport::Quic);
@@ -417,7 +417,7 @@ fn catch_up(socket: &UdpSocket, server: SocketAddr) {
 }
 
 /// Waits until a counter says so: what is shown may be a second old.
-fn becomes(what: impl Fn() -> u64, at_least: u64) -> u64 {
+pub(crate) fn becomes(what: impl Fn() -> u64, at_least: u64) -> u64 {
     let start = Instant::now();
     loop {
         let value = what();

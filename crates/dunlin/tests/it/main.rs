@@ -5,6 +5,7 @@
 mod access;
 mod amqp;
 mod amqp_client;
+mod amqp_early;
 mod amqp_opening;
 mod bench;
 mod binding;

@@ -20,7 +20,7 @@ fn dunlin(broker: &Broker, args: &str) -> Output {
 }
 
 /// What `dunlin queue` prints.
-fn queue(broker: &Broker, args: &str) -> String {
+pub(crate) fn queue(broker: &Broker, args: &str) -> String {
     let output = dunlin(broker, &format!("queue {args}"));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args}: {stderr}");
