@@ -1,7 +1,10 @@
 //! qpid-proton C++ as an AMQP 1.0 client under the scenarios of
-//! scripts/interop/scenarios.py. Each scenario runs a container of its own.
+//! scripts/interop/scenarios.py. Each scenario runs a container of its own. Debian's
+//! mosquitto clients are the other end where a message changes protocol.
 
+#include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -10,6 +13,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <unistd.h>
@@ -310,6 +314,87 @@ class Refused : public Scene {
     int count = 0;
 };
 
+std::string mosquitto(const std::string& program, const std::string& options) {
+    const char* port = std::getenv("INTEROP_TCP_PORT");
+    return "mosquitto_" + program + " -h " + arguments["host"] + " -p " + (port ? port : "") + " -V 5 -q 1 " + options;
+}
+
+/// Publishes again and again until a client of MQTT has one.
+class ToMqtt : public Scene {
+  public:
+    std::string at = topic(), heard;
+
+    void listen() {
+        std::string command = mosquitto("sub", "-t " + at + " -C 1 -W 15 -F %j");
+        std::thread subscriber([this, command] {
+            if (FILE* output = popen(command.c_str(), "r")) {
+                for (int c; (c = fgetc(output)) != EOF;) heard += char(c);
+                pclose(output);
+            }
+            has_ended = true;
+        });
+        std::string why;
+        try {
+            run();
+        } catch (const std::exception& error) {
+            why = error.what();
+        }
+        subscriber.join();
+        if (!why.empty()) fail(why);
+    }
+
+    void on_connection_open(proton::connection& open) override { open.open_sender(at); }
+    void on_sender_open(proton::sender& sender) override { publish(sender); }
+
+  private:
+    std::atomic<bool> has_ended{false};
+
+    void publish(proton::sender sender) {
+        if (has_ended) return done();
+        proton::message message = with_body(proton::binary("payload"));
+        message.inferred(true);
+        message.durable(true);
+        message.content_type("text/plain");
+        message.reply_to("answers");
+        message.properties().put("k", "v");
+        if (sender.credit() > 0) sender.send(message);
+        sender.work_queue().schedule(proton::duration(100), [this, sender] { publish(sender); });
+    }
+};
+
+void to_mqtt() {
+    ToMqtt scene;
+    scene.listen();
+    for (std::string part : {"\"payload\":\"payload\"", "\"qos\":1", "text/plain", "answers", "\"k\""}) {
+        if (scene.heard.find(part) == std::string::npos) fail("no " + part + " in " + scene.heard);
+    }
+}
+
+class FromMqtt : public Through {
+  public:
+    void on_receiver_open(proton::receiver&) override {
+        std::string options = "-t " + source + " -m payload -D publish content-type text/plain";
+        options += " -D publish response-topic answers -D publish user-property k v";
+        options += " -D publish message-expiry-interval 60";
+        if (std::system(mosquitto("pub", options).c_str()) != 0) stop("mosquitto_pub failed");
+    }
+};
+
+void from_mqtt() {
+    FromMqtt scene;
+    scene.wanted = 1;
+    scene.look = [&](const proton::message& got, size_t) {
+        expect(std::string(proton::get<proton::binary>(got.body())), "payload", "body");
+        expect(got.to() + " " + got.content_type() + " " + got.reply_to(), scene.source + " text/plain answers",
+            "properties");
+        expect(got.durable(), true, "durable");
+        expect(got.properties().get("k"), proton::scalar("v"), "application property");
+        auto left = got.ttl().milliseconds();
+        expect(left > 0 && left <= 60000, true, "ttl");
+    };
+    scene.run();
+}
+
 std::map<std::string, std::function<void()>> scenarios() {
     std::map<std::string, std::function<void()>> all;
     all["settled"] = [] {
@@ -350,6 +435,8 @@ std::map<std::string, std::function<void()>> scenarios() {
         };
         scene.run();
     };
+    all["to-mqtt"] = to_mqtt;
+    all["from-mqtt"] = from_mqtt;
     all["outcomes"] = [] {
         Outcomes scene;
         scene.receiving.auto_accept(false);

@@ -1,4 +1,5 @@
-// rhea (npm) as an AMQP 1.0 client under the scenarios of scenarios.py.
+// rhea (npm) as an AMQP 1.0 client under the scenarios of scenarios.py, with MQTT.js
+// at the other end where a message changes protocol.
 // INTEROP_MODULES names the folder that holds node_modules. Without a user name
 // it sends the header of AMQP without SASL before it.
 
@@ -10,6 +11,7 @@ import { randomBytes } from 'node:crypto';
 
 const require = createRequire(join(process.env.INTEROP_MODULES, 'here.js'));
 const rhea = require('rhea');
+const mqtt = require('mqtt');
 
 const SECONDS_MAX = 30;
 const BURST_MESSAGES = 500;
@@ -110,6 +112,17 @@ async function using(options, body) {
   }
 }
 
+/** With a client of MQTT 5.0 at the same broker. */
+async function usingMqtt(body) {
+  const url = `mqtt://${args.host}:${process.env.INTEROP_TCP_PORT}`;
+  const client = await within(mqtt.connectAsync(url, { protocolVersion: 5, reconnectPeriod: 0 }), 'CONNACK');
+  try {
+    await body(client);
+  } finally {
+    await client.endAsync();
+  }
+}
+
 const through = (options, link) => () =>
   using(options, async (connection) => {
     const topic = `${prefix}/${random()}`;
@@ -185,6 +198,65 @@ const scenarios = {
       const { message } = await from.next();
       for (const name of Object.keys(sent)) expect(message[name], sent[name], name);
     }),
+
+  expiry: () =>
+    using({}, async (connection) => {
+      const from = await receiver(connection, `${prefix}/expiry`);
+      (await sender(connection, `${prefix}/expiry`)).send({ body: 'x', ttl: 30_000 });
+      const { ttl } = (await from.next()).message;
+      expect(ttl > 0 && ttl <= 30_000, true, `what is left, ${ttl}`);
+    }),
+
+  'to-mqtt': () =>
+    using({}, (connection) =>
+      usingMqtt(async (client) => {
+        const topic = `${prefix}/to-mqtt`;
+        const heard = new Promise((resolve) => client.once('message', (_, payload, packet) => resolve({ payload, packet })));
+        await client.subscribeAsync(topic, { qos: 2 });
+        (await sender(connection, topic)).send({
+          body: rhea.message.data_section(Buffer.from('payload')),
+          durable: true,
+          content_type: 'text/plain',
+          reply_to: 'answers',
+          // Bytes that are not said to be binary are a UUID to rhea.
+          correlation_id: rhea.types.wrap_binary(Buffer.from([1, 2])),
+          application_properties: { k: 'v' },
+          ttl: 60_000,
+        });
+        const { payload, packet } = await within(heard, 'PUBLISH');
+        expect([payload.toString(), packet.qos, packet.retain], ['payload', 1, false], 'message');
+        const { contentType, responseTopic, correlationData, userProperties, messageExpiryInterval } = packet.properties;
+        expect([contentType, responseTopic], ['text/plain', 'answers'], 'Content Type, Response Topic');
+        expect([...correlationData], [1, 2], 'Correlation Data');
+        expect(userProperties.k, 'v', 'User Property');
+        expect(messageExpiryInterval > 0 && messageExpiryInterval <= 60, true, 'Message Expiry Interval');
+      }),
+    ),
+
+  'from-mqtt': () =>
+    using({}, (connection) =>
+      usingMqtt(async (client) => {
+        const topic = `${prefix}/from-mqtt`;
+        const from = await receiver(connection, topic);
+        await client.publishAsync(topic, 'payload', {
+          qos: 1,
+          properties: {
+            contentType: 'text/plain',
+            responseTopic: 'answers',
+            correlationData: Buffer.from([1, 2]),
+            userProperties: { k: 'v' },
+            messageExpiryInterval: 60,
+          },
+        });
+        const { message } = await from.next();
+        expect(message.body.content.toString(), 'payload', 'body');
+        expect([message.to, message.durable], [topic, true], 'to, durable');
+        expect([message.content_type, message.reply_to], ['text/plain', 'answers'], 'content-type, reply-to');
+        expect([...message.correlation_id], [1, 2], 'correlation-id');
+        expect(message.application_properties, { k: 'v' }, 'application properties');
+        expect(message.ttl > 0 && message.ttl <= 60_000, true, 'ttl');
+      }),
+    ),
 
   outcomes: () =>
     using({}, async (connection) => {

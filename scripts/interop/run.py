@@ -122,6 +122,7 @@ def amqp_clients() -> list[Client]:
             missing="" if have_proton else "target/venv has no python-qpid-proton",
             version=versions.python("python-qpid-proton"),
             names=AMQP_NAMES,
+            tunnelled=True,
         ),
         Client(
             "rhea",
@@ -132,6 +133,7 @@ def amqp_clients() -> list[Client]:
             environment={"INTEROP_MODULES": str(NODE_MODULES)},
             version=versions.node("rhea"),
             names=AMQP_NAMES,
+            tunnelled=True,
         ),
         go_client(),
         cpp_client(),
@@ -154,7 +156,7 @@ def cpp_client() -> Client:
     version = versions.debian("libqpid-proton-cpp12-dev")
     return Client(
         "proton-cpp", ("tcp", "tls"), [str(program)], ("1.0",), missing, {}, version,
-        AMQP_NAMES,
+        AMQP_NAMES, tunnelled=True,
     )  # fmt: skip
 
 

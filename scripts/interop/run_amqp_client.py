@@ -13,7 +13,7 @@ from pathlib import Path
 
 import builds
 import results
-from brokers import ROOT, Dunlin
+from brokers import ROOT, Dunlin, free_port
 
 # Longest that all cases of the driver may take together.
 RUN_SECONDS_MAX = 300
@@ -46,8 +46,7 @@ class Artemis:
     """A running Artemis without persistence."""
 
     def __init__(self, classpath: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         self.url = f"amqp://127.0.0.1:{port}"
         command = ["java", "-Xmx512m", "-cp", classpath, "Embedded", str(port)]
         self.process = subprocess.Popen(
