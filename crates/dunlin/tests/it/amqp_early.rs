@@ -1,8 +1,8 @@
 //! Early data (0-RTT) of AMQP: a first flight that attaches a durable subscription and a
 //! sender to a queue that is made for it, which an attacker recorded and sends again.
 
+use core::time::Duration;
 use std::net::UdpSocket;
-use std::time::Duration;
 
 use dunlin_amqp::codec::{TerminusDurability, TerminusExpiryPolicy};
 use dunlin_amqp_client::{
