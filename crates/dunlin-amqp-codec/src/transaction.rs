@@ -24,7 +24,8 @@ composite! {
     Discharge<'a> = 0x32, "amqp:discharge:list" {
         /// The transaction.
         txn_id: mandatory &'a [u8],
-        /// It is rolled back, not committed.
-        fail: default bool = false,
+        /// It is rolled back, not committed. The specification has no default, and
+        /// ActiveMQ Artemis wants it.
+        fail: optional bool,
     }
 }

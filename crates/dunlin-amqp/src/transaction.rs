@@ -41,7 +41,7 @@ impl Demand {
         let discharge = Discharge::decode(value)?;
         Ok(Self::Discharge {
             txn_id: Bytes::copy_from_slice(discharge.txn_id),
-            fail: discharge.fail,
+            fail: discharge.fail.unwrap_or(false),
         })
     }
 
@@ -60,7 +60,7 @@ impl Demand {
             .encode(&mut bytes)?,
             Self::Discharge { txn_id, fail } => Discharge {
                 txn_id,
-                fail: *fail,
+                fail: Some(*fail),
             }
             .encode(&mut bytes)?,
         }
@@ -90,6 +90,10 @@ mod tests {
             },
         ] {
             let bytes = demand.encode().expect("small");
+            if let Demand::Discharge { fail, .. } = demand {
+                let said = bytes.last().copied();
+                assert_eq!(said, Some(if fail { 0x41 } else { 0x42 }), "it is said");
+            }
             assert_eq!(Demand::decode(&bytes), Ok(demand));
         }
         assert!(Demand::decode(b"").is_err());

@@ -308,7 +308,7 @@ fn transactions() {
     let bytes = notation::bytes("00 53 32 c0 {02 a0 01 'x' 41}");
     let discharge = Discharge {
         txn_id: b"x",
-        fail: true,
+        fail: Some(true),
     };
     assert_eq!(Discharge::decode(&bytes), Ok(discharge));
     assert_eq!(
