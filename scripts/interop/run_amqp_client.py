@@ -1,4 +1,5 @@
-"""Runs `dunlin send` and `dunlin receive` against servers of AMQP by others."""
+"""Runs `dunlin send` and `dunlin receive`, and what else the client library does, against
+servers of AMQP by others."""
 
 import argparse
 import json
@@ -13,12 +14,18 @@ from pathlib import Path
 
 import builds
 import results
-from brokers import ROOT, Dunlin, free_port
+from brokers import ROOT, Dunlin, free_port, make_certificates
 
 # Longest that all cases of the driver may take together.
 RUN_SECONDS_MAX = 300
 # Longest that one command may take, and that Artemis may take to start.
 COMMAND_SECONDS_MAX = 60
+
+# The user that Artemis knows where it knows one.
+USER, PASSWORD = "ann", "secret"
+
+# How a command ends that the server does not let in.
+REFUSED = 1
 
 
 def driver(dunlin: Path, only: str) -> list[tuple[str, str, str]]:
@@ -43,12 +50,23 @@ def driver(dunlin: Path, only: str) -> list[tuple[str, str, str]]:
 
 
 class Artemis:
-    """A running Artemis without persistence."""
+    """A running Artemis without persistence; with a folder for its certificate it has TLS,
+    and lets one user in."""
 
-    def __init__(self, classpath: str) -> None:
+    def __init__(self, classpath: str, folder: Path | None = None) -> None:
         port = free_port()
         self.url = f"amqp://127.0.0.1:{port}"
+        self.ca: Path | None = None
         command = ["java", "-Xmx512m", "-cp", classpath, "Embedded", str(port)]
+        if folder:
+            make_certificates(folder)
+            self.ca = folder / "ca.pem"
+            self.url = f"amqps://{USER}:{PASSWORD}@localhost:{port}"
+            store = folder / "server.p12"
+            export = ["openssl", "pkcs12", "-export", "-passout", "pass:artemis"]
+            export += ["-in", "server.pem", "-inkey", "server.key", "-out", str(store)]
+            subprocess.run(export, cwd=folder, check=True, capture_output=True)
+            command += [str(store), USER, PASSWORD]
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -75,11 +93,23 @@ class Artemis:
 class Session:
     """Commands of the client against one server, on a queue of a case's own."""
 
-    def __init__(self, dunlin: Path, url: str, queue: str) -> None:
-        self.dunlin, self.url, self.queue = dunlin, url, queue
+    def __init__(self, dunlin: Path, url: str, queue: str, ca: Path | None = None) -> None:
+        self.dunlin, self.url, self.queue, self.ca = dunlin, url, queue, ca
+
+    def peer(self, what: str) -> None:
+        """What the command line does not have."""
+        program, missing = builds.example("dunlin-amqp-client", "peer")
+        if missing:
+            raise AssertionError(missing)
+        self.execute([str(program), what, self.url, self.queue, *([str(self.ca)] if self.ca else [])])
 
     def run(self, what: str, *options: str, given: str = "", code: int = 0) -> str:
-        command = [str(self.dunlin), what, "--url", self.url, "-t", self.queue, *options]
+        command = [str(self.dunlin), what, "--url", self.url, "-t", self.queue]
+        command += ["--cafile", str(self.ca)] if self.ca else []
+        return self.execute([*command, *options], given, code)
+
+    @staticmethod
+    def execute(command: list[str], given: str = "", code: int = 0) -> str:
         done = subprocess.run(
             command,
             input=given,
@@ -89,7 +119,7 @@ class Session:
             check=False,
         )
         if done.returncode != code:
-            raise AssertionError(f"{what} {options} ended with {done.returncode}: {done.stderr}")
+            raise AssertionError(f"{command[1:]} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
     def send(self, *options: str, given: str = "") -> None:
@@ -166,7 +196,48 @@ def described(s: Session) -> None:
     expect(json.loads(s.receive("-C", "1", "--json"))["payload"], "x")
 
 
-SCENARIOS = (unsettled, settled, many, large, fields, released, browsed, selected, shared, described)
+def durable(s: Session) -> None:
+    """A subscription has what was sent while its receiver was away, until it is ended."""
+    receiver = ("-i", f"client-{s.queue}", "--subscription", "sub", "--capability", "topic")
+    s.receive(*receiver, "--drain")
+    s.send("-l", "--capability", "topic", given="one\ntwo\n")
+    expect(s.receive(*receiver, "-C", "2"), "one\ntwo\n")
+    s.send("-m", "three", "--capability", "topic")
+    expect(s.receive(*receiver, "-C", "1", "--unsubscribe"), "three\n")
+    s.send("-m", "four", "--capability", "topic")
+    expect(s.receive(*receiver, "--drain", "--unsubscribe"), "")
+
+
+def transaction(s: Session) -> None:
+    s.peer("transaction")
+
+
+def dynamic(s: Session) -> None:
+    s.peer("dynamic")
+
+
+def refused(s: Session) -> None:
+    """A wrong password lets nothing in."""
+    wrong = Session(s.dunlin, s.url.replace(PASSWORD, "wrong"), s.queue, s.ca)
+    wrong.run("send", "-m", "x", code=REFUSED)
+    expect(s.receive("--drain"), "")
+
+
+SCENARIOS = (
+    unsettled,
+    settled,
+    many,
+    large,
+    fields,
+    released,
+    browsed,
+    selected,
+    shared,
+    described,
+    durable,
+    transaction,
+    dynamic,
+)
 
 
 def build_artemis(folder: Path) -> tuple[str, str]:
@@ -193,21 +264,27 @@ def artemis(dunlin: Path, only: str) -> list[tuple[str, str, str]]:
         classpath, missing = build_artemis(Path(folder))
         if missing:
             return [("artemis", "skip", missing)]
-        server = Artemis(classpath)
-        try:
-            found = []
-            for scenario in SCENARIOS:
-                name = f"artemis {scenario.__name__}"
-                if only not in name:
-                    continue
-                try:
-                    scenario(Session(dunlin, server.url, f"interop.{scenario.__name__}"))
-                    found.append((name, "ok", ""))
-                except (AssertionError, subprocess.TimeoutExpired) as error:
-                    found.append((name, "FAIL", str(error)))
-            return found
-        finally:
-            server.stop()
+        plain = scenarios(dunlin, "artemis", Artemis(classpath), only)
+        secure = Artemis(classpath, Path(folder) / "certificates")
+        return plain + scenarios(dunlin, "artemis-tls", secure, only)
+
+
+def scenarios(dunlin: Path, title: str, server: Artemis, only: str) -> list[tuple[str, str, str]]:
+    found = []
+    try:
+        for scenario in (*SCENARIOS, refused) if server.ca else SCENARIOS:
+            name = f"{title} {scenario.__name__}"
+            if only not in name:
+                continue
+            try:
+                queue = f"interop.{scenario.__name__}"
+                scenario(Session(dunlin, server.url, queue, server.ca))
+                found.append((name, "ok", ""))
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                found.append((name, "FAIL", str(error)))
+    finally:
+        server.stop()
+    return found
 
 
 def main() -> int:
