@@ -1,6 +1,7 @@
 //! What the background thread is asked to do for a client. Bounded by what a
 //! client may have: links, messages in flight, deliveries that are held.
 
+use core::convert::Infallible;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -123,8 +124,24 @@ pub(crate) struct Outgoing {
     pub(crate) body: Bytes,
     pub(crate) settled: bool,
     /// The transaction that it belongs to.
-    pub(crate) txn: Option<Bytes>,
+    pub(crate) txn: Option<Posted>,
     pub(crate) answer: Sent,
+}
+
+/// The transaction of a message, as that knows it.
+#[derive(Debug)]
+pub(crate) struct Posted {
+    pub(crate) id: Bytes,
+    /// It is rolled back: what has not left stays here.
+    pub(crate) is_over: Arc<AtomicBool>,
+    /// Until the message has left, a commit waits.
+    pub(crate) waits: Option<mpsc::Sender<Infallible>>,
+}
+
+impl Posted {
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
 }
 
 /// Who waits for the outcome of a message.

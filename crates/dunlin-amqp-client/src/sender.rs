@@ -7,7 +7,6 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use dunlin_amqp::codec::{
     ReceiverSettleMode, Role, SenderSettleMode, TerminusDurability, TerminusExpiryPolicy,
 };
@@ -15,7 +14,7 @@ use dunlin_base::Text;
 use dunlin_dial::random_u64;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot};
 
-use crate::command::{Command, NewSender, Outgoing, Reply, SenderShared, Sent, Status};
+use crate::command::{Command, NewSender, Outgoing, Posted, Reply, SenderShared, Sent, Status};
 use crate::error::{LinkError, SendError, TrySendError};
 use crate::limits::{IN_FLIGHT, IN_FLIGHT_MAX};
 use crate::link::{Attaching, Handle, spec_methods, why_ended};
@@ -213,7 +212,7 @@ impl Sender {
     pub(crate) async fn send_in(
         &self,
         message: &Message,
-        txn: Option<Bytes>,
+        txn: Option<Posted>,
     ) -> Result<Sending, SendError> {
         let permit = self.permit().await?;
         self.hand_over(message, false, txn, permit)
@@ -228,7 +227,7 @@ impl Sender {
         &self,
         message: &Message,
         settled: bool,
-        txn: Option<Bytes>,
+        txn: Option<Posted>,
         permit: OwnedSemaphorePermit,
     ) -> Result<Sending, SendError> {
         let (head, body) = message.encode().map_err(|_| SendError::Encoding)?;

@@ -1,11 +1,15 @@
 //! Transactions: messages that are sent and taken over together or not at all.
 
+use core::convert::Infallible;
 use core::future::poll_fn;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use dunlin_amqp::Demand;
+use tokio::sync::mpsc;
 
-use crate::command::Reply;
+use crate::command::{Posted, Reply};
 use crate::delivery::Delivery;
 use crate::error::{SendError, TransactionError};
 use crate::message::Message;
@@ -46,10 +50,16 @@ impl Controller {
     /// The coordinator refuses, or the link has ended.
     pub async fn declare(&self) -> Result<Transaction<'_>, TransactionError> {
         match self.ask(&Demand::Declare { global_id: None }).await? {
-            Reply::Declared(id) => Ok(Transaction {
-                controller: self,
-                id,
-            }),
+            Reply::Declared(id) => {
+                let (waits, left) = mpsc::channel(1);
+                Ok(Transaction {
+                    controller: self,
+                    id,
+                    is_over: Arc::default(),
+                    waits,
+                    left,
+                })
+            }
             Reply::Outcome(Outcome::Rejected(why)) => Err(TransactionError::Refused(why)),
             Reply::Outcome(_) => Err(TransactionError::Answer),
         }
@@ -69,6 +79,11 @@ impl Controller {
 pub struct Transaction<'c> {
     controller: &'c Controller,
     id: Bytes,
+    is_over: Arc<AtomicBool>,
+    /// Each message has one of these until it has left.
+    waits: mpsc::Sender<Infallible>,
+    /// Ends when all have left.
+    left: mpsc::Receiver<Infallible>,
 }
 
 impl Transaction<'_> {
@@ -88,8 +103,12 @@ impl Transaction<'_> {
         sender: &Sender,
         message: impl Into<Message>,
     ) -> Result<Sending, SendError> {
-        let id = Some(self.id.clone());
-        sender.send_in(&message.into(), id).await
+        let posted = Posted {
+            id: self.id.clone(),
+            is_over: Arc::clone(&self.is_over),
+            waits: Some(self.waits.clone()),
+        };
+        sender.send_in(&message.into(), Some(posted)).await
     }
 
     /// Takes over a message if the transaction is committed.
@@ -97,20 +116,26 @@ impl Transaction<'_> {
         delivery.accept_in(&self.id)
     }
 
-    /// Has all of it count.
+    /// Has all of it count. Waits until its messages have left, for which their
+    /// senders need credit.
     ///
     /// # Errors
     /// The coordinator refuses, and has rolled it back, or is not heard: then it
     /// is not known which.
-    pub async fn commit(self) -> Result<(), TransactionError> {
+    pub async fn commit(mut self) -> Result<(), TransactionError> {
+        let (none, _) = mpsc::channel(1);
+        drop(core::mem::replace(&mut self.waits, none));
+        // None comes: it ends with the last that could send one.
+        let _ = self.left.recv().await;
         self.discharge(false).await
     }
 
-    /// Has none of it count.
+    /// Has none of it count; messages that have not left do not leave.
     ///
     /// # Errors
     /// The coordinator refuses, or is not heard.
     pub async fn rollback(self) -> Result<(), TransactionError> {
+        self.is_over.store(true, Ordering::Release);
         self.discharge(true).await
     }
 

@@ -11,7 +11,7 @@ use dunlin_amqp::{
     Sending, State, Tag,
 };
 
-use crate::command::{Outgoing, Reply, SenderShared, Sent};
+use crate::command::{Outgoing, Posted, Reply, SenderShared, Sent};
 use crate::error::{LinkError, SendError};
 use crate::outcome::Outcome;
 
@@ -149,12 +149,19 @@ impl SendLink {
             }
         }
         while *room > 0
-            && let Some(next) = self.queue.pop_front()
+            && let Some(mut next) = self.queue.pop_front()
         {
             let number = self.next_tag;
+            if next.txn.as_ref().is_some_and(Posted::is_over) {
+                next.answer.tell(Err(SendError::RolledBack));
+                continue;
+            }
             match send(engine, link, number, &next, None) {
                 Ok(_) => {
                     self.next_tag += 1;
+                    if let Some(posted) = &mut next.txn {
+                        posted.waits = None;
+                    }
                     *room = room.saturating_sub((next.head.len() + next.body.len()) as u64);
                     match next.settled {
                         true => left.push(next.answer),
@@ -268,9 +275,9 @@ fn send(
         section_offset: 0,
     });
     let mut sending = Sending::new(Tag::from(number), out.settled);
-    sending.state = out.txn.as_ref().map(|txn_id| {
+    sending.state = out.txn.as_ref().map(|posted| {
         DeliveryState::Transactional(TransactionalState {
-            txn_id,
+            txn_id: &posted.id,
             outcome: None,
         })
     });

@@ -119,3 +119,81 @@ fn a_lost_connection_rolls_back() {
     });
     server.end();
 }
+
+/// Coordinates, and gives the sender credit when a second transaction is declared.
+fn coordinate_late(peer: &mut Peer) -> Vec<(bool, u32)> {
+    let (mut ended, mut staged, mut declared) = (Vec::new(), 0, 0_u8);
+    let (mut coordinator, mut late) = (None, None);
+    peer.until(|engine, event| {
+        match event {
+            Event::Attach { link, .. } if coordinator.is_none() => {
+                engine.set_credit(*link, 100, false).expect("attached");
+                coordinator = Some(*link);
+            }
+            Event::Attach { link, .. } => late = Some(*link),
+            Event::Demand { delivery, demand } => {
+                let id = [declared];
+                let outcome = match demand {
+                    Demand::Declare { .. } => {
+                        declared += 1;
+                        Wire::Declared(Declared { txn_id: &id })
+                    }
+                    Demand::Discharge { fail, .. } => {
+                        ended.push((*fail, staged));
+                        Wire::Accepted
+                    }
+                };
+                let state = DeliveryState::Outcome(outcome);
+                engine.settle(*delivery, Some(&state)).expect("unsettled");
+                if let Some(link) = late.filter(|_| declared == 2) {
+                    engine.set_credit(link, 100, false).expect("attached");
+                    late = None;
+                }
+            }
+            Event::Message(message) => {
+                staged += u32::from(message.state.is_some());
+                let accepted = Some(&DeliveryState::ACCEPTED);
+                engine
+                    .settle(message.delivery, accepted)
+                    .expect("unsettled");
+            }
+            _ => {}
+        }
+        None::<()>
+    });
+    ended
+}
+
+#[test]
+fn a_message_without_credit_leaves_before_its_commit_or_not_at_all() {
+    for commits in [true, false] {
+        let server = Server::run(move |listener| {
+            let mut peer = listener.accept();
+            let ended = coordinate_late(&mut peer);
+            assert_eq!(ended, [(!commits, u32::from(commits))]);
+        });
+        run(async {
+            let client = server.client().connect().await.expect("connected");
+            let controller = client.controller().await.expect("transactions");
+            let sender = client.sender("a").attach().await.expect("attached");
+            let first = controller.declare().await.expect("declared");
+            let sending = first.send(&sender, "1").await.expect("handed over");
+            if commits {
+                let (ended, second) = tokio::join!(first.commit(), controller.declare());
+                ended.expect("committed");
+                let _second = second.expect("declared");
+                assert_eq!(sending.await.expect("sent"), Outcome::Accepted);
+            } else {
+                first.rollback().await.expect("rolled back");
+                let _second = controller.declare().await.expect("declared");
+                let outcome = sending.await;
+                assert!(matches!(outcome, Err(SendError::RolledBack)), "{outcome:?}");
+                // The link is none the worse for it.
+                let sent = sender.send("2").await;
+                assert_eq!(sent.expect("sent"), Outcome::Accepted);
+            }
+            client.close().await;
+        });
+        server.end();
+    }
+}
