@@ -26,6 +26,7 @@
 //! subscription is allowed when one line allows all that it can match and no
 //! `deny` touches it: unlike mosquitto, which takes every subscription and
 //! drops what must not be delivered, so that clients learn of their mistake.
+//! [`Acl::allows_part`] asks for what comes near to mosquitto.
 //!
 //! Pure and without state: reading files is up to the caller.
 
@@ -109,6 +110,43 @@ pub enum Action {
     Receive,
 }
 
+/// How much of what is named must be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// The topic; of a filter, all that it can match.
+    Whole,
+    /// Something that a filter can match.
+    Part,
+    /// All that a filter can match, but for what a line denies.
+    Rest,
+}
+
+/// What is asked of the lines.
+#[derive(Clone, Copy, Debug)]
+struct Question<'a> {
+    action: Action,
+    extent: Extent,
+    topic: &'a str,
+}
+
+impl<'a> Question<'a> {
+    fn new(action: Action, topic: &'a str) -> Self {
+        Self {
+            action,
+            extent: Extent::Whole,
+            topic: named(action, topic),
+        }
+    }
+
+    /// Of a subscription, of which less must be allowed.
+    fn of_filter(extent: Extent, filter: &'a str) -> Self {
+        Self {
+            extent,
+            ..Self::new(Action::Subscribe, filter)
+        }
+    }
+}
+
 /// What a line says about its topics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
@@ -154,25 +192,28 @@ impl Rules {
     }
 
     /// The line that forbids it.
-    fn denies(&self, action: Action, topic: &str, names: Names<'_>) -> Option<u32> {
-        let denies = |rule: &&Rule| match rule.levels.fill(names) {
+    fn denies(&self, asked: Question<'_>, names: Names<'_>) -> Option<u32> {
+        let denies = |rule: &&Rule| match (rule.levels.fill(names), asked.extent) {
             // Who hides behind a name that fits no topic gets nothing where
             // that name decides what is forbidden.
-            Err(name) => name == Name::Unusable,
-            Ok(filled) if action == Action::Subscribe => filled.touches(topic),
-            Ok(filled) => filled.matches(topic),
+            (Err(name), _) => name == Name::Unusable,
+            (Ok(filled), _) if asked.action != Action::Subscribe => filled.matches(asked.topic),
+            (Ok(filled), Extent::Whole) => filled.touches(asked.topic),
+            (Ok(filled), Extent::Part | Extent::Rest) => filled.covers(asked.topic),
         };
         self.deny.iter().find(denies).map(|rule| rule.line)
     }
 
     /// The line that allows it.
-    fn allows(&self, action: Action, topic: &str, names: Names<'_>) -> Option<u32> {
+    fn allows(&self, asked: Question<'_>, names: Names<'_>) -> Option<u32> {
+        let topic = asked.topic;
         let allows = |rule: &&Rule| {
-            rule.effect.allows(action)
-                && match rule.levels.fill(names) {
-                    Err(_) => false,
-                    Ok(filled) if action == Action::Subscribe => filled.covers(topic),
-                    Ok(filled) => filled.matches(topic),
+            rule.effect.allows(asked.action)
+                && match (rule.levels.fill(names), asked.extent) {
+                    (Err(_), _) => false,
+                    (Ok(filled), _) if asked.action != Action::Subscribe => filled.matches(topic),
+                    (Ok(filled), Extent::Whole | Extent::Rest) => filled.covers(topic),
+                    (Ok(filled), Extent::Part) => filled.touches(topic),
                 }
         };
         self.allow.iter().find(allows).map(|rule| rule.line)
@@ -335,7 +376,15 @@ impl Acl {
         action: Action,
         topic: &str,
     ) -> Result<u32, Option<u32>> {
-        self.decide_in(user, client_id, &[], action, topic)
+        self.decide_in(user, client_id, &[], Question::new(action, topic))
+    }
+
+    /// Whether a client may receive something of what a filter can match: some line allows
+    /// a part of it, and no `deny` all of it.
+    #[must_use]
+    pub fn allows_part(&self, user: Option<&str>, client_id: &str, filter: &str) -> bool {
+        let asked = Question::of_filter(Extent::Part, filter);
+        self.decide_in(user, client_id, &[], asked).is_ok()
     }
 
     /// Whether the list has a user in a group.
@@ -349,10 +398,8 @@ impl Acl {
         user: Option<&str>,
         client_id: &str,
         groups: &[Box<str>],
-        action: Action,
-        topic: &str,
+        asked: Question<'_>,
     ) -> Result<u32, Option<u32>> {
-        let topic = named(action, topic);
         let names = Names {
             user: user.map_or(Name::Absent, Name::new),
             client_id: Name::new(client_id),
@@ -364,14 +411,12 @@ impl Acl {
         let sections = [by_user, self.clients.get(client_id), Some(&self.patterns)];
         let groups = self.groups.of(user, groups);
         let mut rules = sections.into_iter().flatten().chain(groups);
-        let denied = rules
-            .clone()
-            .find_map(|rules| rules.denies(action, topic, names));
+        let denied = rules.clone().find_map(|rules| rules.denies(asked, names));
         if denied.is_some() {
             return Err(denied);
         }
         rules
-            .find_map(|rules| rules.allows(action, topic, names))
+            .find_map(|rules| rules.allows(asked, names))
             .ok_or(None)
     }
 }

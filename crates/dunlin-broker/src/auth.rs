@@ -57,6 +57,19 @@ pub struct AuthPolicy {
     pub others: Others,
     /// A client with such a certificate is let in without asking it.
     pub certificate_first: bool,
+    /// What becomes of subscriptions of which the rules allow a part.
+    pub partial: Partial,
+}
+
+/// What becomes of a subscription of which the rules allow a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Partial {
+    /// It is refused.
+    #[default]
+    Refused,
+    /// It is accepted, and messages that its client may not receive are left out. Shared
+    /// ones are refused: a member would take such messages from the others.
+    Filtered,
 }
 
 /// Whom the authenticator decides on without a password file.

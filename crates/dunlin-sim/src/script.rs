@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use dunlin_base::{ConnId, QoS, StreamId};
 use dunlin_broker::access::WhenDown;
-use dunlin_broker::auth::{Anonymous, AuthPolicy};
+use dunlin_broker::auth::{Anonymous, AuthPolicy, Partial};
 use dunlin_broker::{
     Automatic, Bounds, BridgeSession, Config, OtherUser, Overflow, Priority, QueueFull, Quota,
     Rewrite, RewriteOf, SysEvent,
@@ -180,6 +180,14 @@ fn set(setup: &mut Setup, pair: &str) {
                 tokens: value == "tokens",
                 ..AuthPolicy::default()
             }];
+        }
+        "filter_subscriptions" => {
+            if config.listeners.is_empty() {
+                config.listeners.push(AuthPolicy::default());
+            }
+            for policy in &mut config.listeners {
+                policy.partial = Partial::Filtered;
+            }
         }
         key => set_rule(config, key, value),
     }

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::levels::{Name, Names};
-use super::{Access, Acl, AclErrorKind, Action, Decision, Rule, Rules, named, quote};
+use super::{Access, Acl, AclErrorKind, Action, Decision, Extent, Question, Rule, Rules, quote};
 
 /// Most rules that a client brings.
 pub const OWN_RULES_MAX: usize = 64;
@@ -135,19 +135,17 @@ impl OwnRules {
         &self,
         user: Option<&str>,
         client_id: &str,
-        action: Action,
-        topic: &str,
+        asked: Question<'_>,
     ) -> Result<u32, Option<u32>> {
         let names = Names {
             user: user.map_or(Name::Absent, Name::new),
             client_id: Name::new(client_id),
         };
-        let topic = named(action, topic);
-        let denied = self.rules.denies(action, topic, names);
+        let denied = self.rules.denies(asked, names);
         if denied.is_some() {
             return Err(denied);
         }
-        self.rules.allows(action, topic, names).ok_or(None)
+        self.rules.allows(asked, names).ok_or(None)
     }
 }
 
@@ -165,6 +163,8 @@ pub enum Grounds {
     Asked,
     /// A server that is yet to be asked.
     Unasked,
+    /// A part of the filter is allowed, and each message is checked.
+    Part,
     /// No line and no rule is about it.
     Nothing,
     /// It is the server's own, or its user is gone or not proved yet.
@@ -200,7 +200,18 @@ impl Access {
     /// What the rules say of this. Rules of a client count as lines of the access list
     /// that only it has. Where a server is asked it decides on what no line is about.
     pub(crate) fn decide(&self, who: Actor<'_>, action: Action, topic: &str) -> Decision {
-        self.weigh(who, action, topic).0
+        self.weigh(who, Question::new(action, topic)).0
+    }
+
+    /// What the rules say of a subscription whose messages are checked one by one: they
+    /// allow a part of it, or none. Where a server is asked, that decides on the filter,
+    /// and a part is what no line denies.
+    pub(crate) fn decide_part(&self, who: Actor<'_>, filter: &str) -> Decision {
+        let extent = match self.asks {
+            Some(_) => Extent::Rest,
+            None => Extent::Part,
+        };
+        self.weigh(who, Question::of_filter(extent, filter)).0
     }
 
     /// As [`Access::decide`], with what decides.
@@ -210,7 +221,7 @@ impl Access {
         action: Action,
         topic: &str,
     ) -> (Decision, Grounds) {
-        let (decision, by) = self.weigh(who, action, topic);
+        let (decision, by) = self.weigh(who, Question::new(action, topic));
         let grounds = match (by, who.rules) {
             (Some(Deciding::Listed(line)), _) => Grounds::Line(line),
             (Some(Deciding::Own(line)), Some(own)) => Grounds::Own(own.line(line).into()),
@@ -219,11 +230,11 @@ impl Access {
         (decision, grounds)
     }
 
-    fn weigh(&self, who: Actor<'_>, action: Action, topic: &str) -> (Decision, Option<Deciding>) {
+    fn weigh(&self, who: Actor<'_>, asked: Question<'_>) -> (Decision, Option<Deciding>) {
         use Deciding::{Listed, Own};
         let groups = who.rules.map_or(&[][..], |own| &own.groups);
-        let listed = |acl: &Acl| acl.decide_in(who.user, who.client_id, groups, action, topic);
-        let owned = |own: &OwnRules| own.decide(who.user, who.client_id, action, topic);
+        let listed = |acl: &Acl| acl.decide_in(who.user, who.client_id, groups, asked);
+        let owned = |own: &OwnRules| own.decide(who.user, who.client_id, asked);
         let rules = who.rules.filter(|own| !own.is_open);
         match (self.acl.as_deref().map(listed), rules.map(owned)) {
             (Some(Err(Some(line))), _) => (Decision::Denied, Some(Listed(line))),

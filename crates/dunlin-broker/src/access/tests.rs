@@ -323,3 +323,29 @@ fn members_of_a_group_share_its_lines() {
         assert_eq!(error.kind, AclErrorKind::Missing("group"), "{wrong}");
     }
 }
+
+#[test]
+fn a_filter_may_be_allowed_in_part() {
+    let text = "user u\ntopic read plant/1/#\ntopic write plant/2/#\ntopic deny plant/1/vault/#\n\
+                pattern deny of/%u/x";
+    let acl = Acl::parse(text).expect("valid");
+    for (filter, whole, part) in [
+        ("plant/1/a", true, true),
+        ("plant/1/#", false, true),
+        ("plant/+/a", false, true),
+        ("#", false, true),
+        ("plant/2/#", false, false),
+        ("plant/1/vault/+", false, false),
+        ("$SYS/#", false, false),
+        ("$share/g/#", false, true),
+    ] {
+        let allowed = acl.allows(Some("u"), "c", Action::Subscribe, filter);
+        assert_eq!(allowed, whole, "{filter}");
+        assert_eq!(acl.allows_part(Some("u"), "c", filter), part, "{filter}");
+    }
+    assert!(!acl.allows_part(Some("v"), "c", "#"));
+    // Who hides behind a name that fits no topic gets nothing.
+    let acl = Acl::parse("pattern read #\npattern deny of/%u/x").expect("valid");
+    assert!(acl.allows_part(Some("u"), "c", "#"));
+    assert!(!acl.allows_part(Some("u/v"), "c", "#"));
+}

@@ -11,7 +11,6 @@ use dunlin_base::topic::{Filter, validate_name};
 use dunlin_base::{StreamId, Text};
 use dunlin_queue::Window;
 
-use crate::access::Action;
 use crate::amqp::attaching::{Refusal, answer, create, refusal, topic_of};
 use crate::amqp::filters::{self, Entries};
 use crate::amqp::outcome::top_up;
@@ -215,7 +214,8 @@ fn attach_outgoing(
         wants: wants.map(Box::new),
     };
     let s = create(own, c, link, end)?;
-    if !own.may(s, Action::Subscribe, parsed.filter) {
+    let listener = own.conns.peek(c).map_or(0, |conn| conn.peer.listener);
+    if !own.may_subscribe(s, listener, filter) {
         audit::note_denied(own, s, "may not subscribe", filter);
         lifecycle::end_session(own, s);
         let text = "may not subscribe to this filter";

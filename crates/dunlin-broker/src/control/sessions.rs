@@ -110,6 +110,18 @@ pub(super) fn rights(own: &Owners, client_id: &str, name: &str) -> Reply {
             true => (false, Grounds::Reserved),
             false => session.explain(&own.access, action, name),
         };
+        let is_filtered = || {
+            let conn = session.conn.and_then(|c| own.conns.peek(c));
+            conn.is_some_and(|conn| own.is_filtered(conn.peer.listener, name))
+        };
+        let (allowed, grounds) = match action {
+            Action::Subscribe
+                if !allowed && is_filtered() && session.may_in_part(&own.access, name) =>
+            {
+                (true, Grounds::Part)
+            }
+            _ => (allowed, grounds),
+        };
         RightView {
             action,
             allowed,

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use dunlin_base::topic::Filter;
 use dunlin_base::{StreamId, Text};
 use dunlin_mqtt::codec::{Publish, Subscribe};
 
@@ -13,6 +14,7 @@ use crate::auth::{AuthRequest, Ruling, TopicRequest};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
 use crate::mqtt::topics;
+use crate::owners::session::Session;
 use crate::owners::{Later, Owners};
 
 /// Most questions of one connection at a time; a packet with more filters asks again.
@@ -78,11 +80,13 @@ pub(crate) fn may_subscribe(
                 .collect()
         }
     };
+    let Some(listener) = own.conns.mqtt(c).map(|conn| conn.peer.listener) else {
+        return true;
+    };
     let filters = filters.iter().map(String::as_str);
-    let valid = filters.filter_map(|it| dunlin_base::topic::Filter::parse(it).ok());
-    let open: Vec<&str> = valid
-        .map(|it| it.filter)
-        .filter(|it| own.is_open(s, Action::Subscribe, it))
+    let open = filters.filter(|it| own.is_open_to(s, listener, it));
+    let open: Vec<&str> = open
+        .filter_map(|it| Some(Filter::parse(it).ok()?.filter))
         .collect();
     ask(own, (c, s), Action::Subscribe, open.into_iter())
 }
@@ -170,5 +174,14 @@ impl Owners {
     fn is_open(&self, s: SessionIdx, action: Action, topic: &str) -> bool {
         let session = self.sessions.get(s);
         session.is_some_and(|it| it.decide(&self.access, action, topic) == Decision::Open)
+    }
+
+    /// Likewise, on a subscription through this listener.
+    fn is_open_to(&self, s: SessionIdx, listener: u16, filter: &str) -> bool {
+        let decide = |session: &Session| match self.is_filtered(listener, filter) {
+            true => session.decide_part(&self.access, filter),
+            false => session.decide(&self.access, Action::Subscribe, filter),
+        };
+        self.sessions.get(s).map(decide) == Some(Decision::Open)
     }
 }

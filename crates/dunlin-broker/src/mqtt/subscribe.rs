@@ -12,7 +12,6 @@ use dunlin_mqtt::codec::{
 use dunlin_mqtt::server::session::{Changes, Limits, Subscribing};
 use dunlin_store::StoreOp;
 
-use crate::access::Action;
 use crate::config::SysEvent;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{Event, InterestChange};
@@ -118,19 +117,8 @@ fn make(
     subscribe: &Subscribe<'_>,
     refused: &[bool],
 ) -> Option<MadeAll> {
-    let filters = subscribe.filters.iter().enumerate();
-    let allowed: Vec<bool> = filters
-        .map(|(at, request)| match Filter::parse(request.filter) {
-            Ok(_) if refused.get(at) == Some(&true) => false,
-            Ok(filter) => own.may(s, Action::Subscribe, filter.filter),
-            Err(_) => false,
-        })
-        .collect();
-    for (request, allowed) in subscribe.filters.iter().zip(&allowed) {
-        if !allowed {
-            audit::note_denied(own, s, "may not subscribe", request.filter);
-        }
-    }
+    let listener = own.conns.mqtt(c)?.peer.listener;
+    let allowed = allowed(own, (s, listener), subscribe, refused);
     own.budget.look();
     let full = own.full_holder(s);
     let (Some(conn), Some(session)) = (own.conns.mqtt(c), own.sessions.mqtt_mut(s)) else {
@@ -180,6 +168,29 @@ fn make(
         changes,
         walks,
     })
+}
+
+/// Which filters the client of a listener may subscribe to.
+fn allowed(
+    own: &mut Owners,
+    (s, listener): (SessionIdx, u16),
+    subscribe: &Subscribe<'_>,
+    refused: &[bool],
+) -> Vec<bool> {
+    let filters = subscribe.filters.iter().enumerate();
+    let allowed: Vec<bool> = filters
+        .map(|(at, request)| match Filter::parse(request.filter) {
+            Ok(_) if refused.get(at) == Some(&true) => false,
+            Ok(_) => own.may_subscribe(s, listener, request.filter),
+            Err(_) => false,
+        })
+        .collect();
+    for (request, allowed) in subscribe.filters.iter().zip(&allowed) {
+        if !allowed {
+            audit::note_denied(own, s, "may not subscribe", request.filter);
+        }
+    }
+    allowed
 }
 
 /// Says what a client has subscribed to, where that is published.

@@ -265,6 +265,24 @@ impl SessionCore {
         }
     }
 
+    /// Whether it may have a subscription whose messages are checked one by one.
+    pub(crate) fn may_in_part(&self, access: &Access, filter: &str) -> bool {
+        match self.decide_part(access, filter) {
+            Decision::Allowed => true,
+            Decision::Denied => false,
+            Decision::Open => self.said(Action::Subscribe, filter).unwrap_or_default(),
+        }
+    }
+
+    /// What the rules say of such a subscription.
+    pub(crate) fn decide_part(&self, access: &Access, filter: &str) -> Decision {
+        match self.standing {
+            Standing::Gone | Standing::Unproved => Decision::Denied,
+            Standing::Server => Decision::Allowed,
+            Standing::Open | Standing::Listed => access.decide_part(self.actor(), filter),
+        }
+    }
+
     /// What the rules say.
     pub(crate) fn decide(&self, access: &Access, action: Action, topic: &str) -> Decision {
         match self.standing {

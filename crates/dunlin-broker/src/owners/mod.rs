@@ -46,7 +46,7 @@ use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::access::{self, Access, Action};
-use crate::auth::AuthPolicy;
+use crate::auth::{AuthPolicy, Partial};
 use crate::bans::Bans;
 use crate::config::Config;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
@@ -59,6 +59,7 @@ use crate::owners::figures::Figures;
 use crate::owners::outbox::Outbox;
 use crate::owners::pending::{Dead, Moved, Pending, Retired};
 use crate::owners::routing::Routing;
+use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
 use crate::owners::termini::Termini;
 use crate::owners::timers::{Timer, Timers};
@@ -242,6 +243,19 @@ impl Owners {
         }
         let session = self.sessions.get(s);
         session.is_none_or(|session| session.may(&self.access, action, topic))
+    }
+
+    /// Whether a client of this listener may subscribe to a filter: to all that it can
+    /// match or, where messages are left out, to a part.
+    pub(crate) fn may_subscribe(&self, s: SessionIdx, listener: u16, filter: &str) -> bool {
+        let in_part = |session: &Session| session.may_in_part(&self.access, filter);
+        self.may(s, Action::Subscribe, filter)
+            || self.is_filtered(listener, filter) && self.sessions.get(s).is_some_and(in_part)
+    }
+
+    /// Whether messages of a subscription are left out rather than that it is refused.
+    pub(crate) fn is_filtered(&self, listener: u16, filter: &str) -> bool {
+        self.policy(listener).partial == Partial::Filtered && !filter.starts_with("$share/")
     }
 
     /// Whether a session keeps a subscription that it has.

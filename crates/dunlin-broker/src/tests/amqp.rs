@@ -21,7 +21,7 @@ use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Trans
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
 use dunlin_store::{Batch, MemoryStore, Request, StoreDone, StoreError};
 
-use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest, Others};
+use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest, Others, Partial};
 use crate::config::{ClientLimits, Config, SysTopics};
 use crate::control::values::{self as control, Reply};
 use crate::io::{Input, Output};
@@ -506,6 +506,7 @@ pub(super) const OPEN: AuthPolicy = AuthPolicy {
     tokens: false,
     others: Others::Never,
     certificate_first: false,
+    partial: Partial::Refused,
 };
 
 pub(super) fn conn(shard: u16, serial: u64) -> ConnId {

@@ -16,6 +16,8 @@ mod delaying;
 #[cfg(feature = "amqp")]
 mod filling;
 #[cfg(feature = "amqp")]
+mod filtered;
+#[cfg(feature = "amqp")]
 mod kept;
 #[cfg(feature = "amqp")]
 mod lifetimes;

@@ -213,6 +213,81 @@ fn rights_to_receive_end_with_the_line_that_gave_them() {
 }
 
 #[test]
+fn a_subscription_that_is_allowed_in_part_is_filtered() {
+    check(
+        "
+        set access=both
+        set filter_subscriptions=yes
+        acl user bob; topic write #; client a; topic read plant/1/#; topic deny plant/1/secret; client w; topic read other/#; pattern deny hidden/#
+        p > CONNECT p expiry=1000 user=bob pass=hunter2 => CONNACK
+        p > PUBLISH plant/1/kept 1 retain q1 #1 => PUBACK 1 0x10
+        p > PUBLISH plant/1/secret 2 retain q1 #2 => PUBACK 2 0x10
+        p > PUBLISH plant/2/kept 3 retain q1 #3 => PUBACK 3 0x10
+        a > CONNECT a expiry=1000 => CONNACK
+        a > SUBSCRIBE 1 # => SUBACK 1 00
+        a < PUBLISH plant/1/kept 1 retain
+        a > UNSUBSCRIBE 2 # => UNSUBACK 2 00
+        # Of these nothing is allowed, and a member of a group would take what others may have.
+        a > SUBSCRIBE 3 other/# plant/1/secret hidden/+ $share/g/plant/# $share/g/plant/1/x => SUBACK 3 87 87 87 87 00
+        a > UNSUBSCRIBE 4 $share/g/plant/1/x => UNSUBACK 4 00
+        a > SUBSCRIBE 5 plant/+/+|q1 => SUBACK 5 01
+        a < PUBLISH plant/1/kept 1 q1 #1 retain
+        a > PUBACK 1
+        o > CONNECT o v4 clean => CONNACK
+        o > SUBSCRIBE 1 # => SUBACK 1 80
+        p > PUBLISH plant/1/x 4 q1 #4 => PUBACK 4
+        a < PUBLISH plant/1/x 4 q1 #2
+        a > PUBACK 2
+        p > PUBLISH plant/2/x 5 q1 #5 => PUBACK 5 0x10
+        p > PUBLISH plant/1/secret 6 q1 #6 => PUBACK 6 0x10
+        p > PUBLISH plant/1/x 7
+        a < PUBLISH plant/1/x 7
+        p > PUBLISH plant/2/x 8
+        # While its client is away, and after a restart.
+        a cut
+        p > PUBLISH plant/2/x 9 q1 #7 => PUBACK 7 0x10
+        p > PUBLISH plant/1/x 10 q1 #8 => PUBACK 8
+        crash
+        p > CONNECT p expiry=1000 user=bob pass=hunter2 => CONNACK present
+        p > PUBLISH plant/2/x 11 q1 #9 => PUBACK 9 0x10
+        p > PUBLISH plant/1/x 12 q1 #10 => PUBACK 10
+        a > CONNECT a expiry=1000 => CONNACK present
+        a < PUBLISH plant/1/x 10 q1 #1
+        a < PUBLISH plant/1/x 12 q1 #2
+        a > PUBACK 1
+        a > PUBACK 2
+        # Other lines allow other messages.
+        acl user bob; topic write #; client a; topic read plant/2/#
+        p > PUBLISH plant/1/x 13 q1 #11 => PUBACK 11 0x10
+        p > PUBLISH plant/2/x 14 q1 #12 => PUBACK 12
+        a < PUBLISH plant/2/x 14 q1 #3
+        a > PUBACK 3
+    ",
+    );
+}
+
+/// Rules that a token brings are lines of its client.
+#[test]
+fn own_rules_may_allow_a_part() {
+    check(
+        "
+        set access=tokens
+        set filter_subscriptions=yes
+        p > CONNECT p clean user=bob pass=hunter2 => CONNACK
+        a > CONNECT a clean user=alice pass=alice.90.read~plant/%u/#;deny~plant/alice/x => CONNACK
+        a > SUBSCRIBE 1 plant/#|q1 news => SUBACK 1 01 87
+        p > PUBLISH plant/alice/y 1 q1 #1 => PUBACK 1
+        a < PUBLISH plant/alice/y 1 q1 #1
+        a > PUBACK 1
+        p > PUBLISH plant/alice/x 2
+        p > PUBLISH plant/bob/y 3
+        p > PUBLISH plant/alice/z 4
+        a < PUBLISH plant/alice/z 4
+    ",
+    );
+}
+
+#[test]
 fn users_that_are_gone_or_have_a_new_password_are_disconnected() {
     check(
         "

@@ -35,6 +35,32 @@ fn what_no_rule_is_about_a_server_decides() {
     );
 }
 
+/// The server decides on a filter; of what it allows, a line may deny a part.
+#[test]
+fn a_line_may_deny_a_part_of_what_the_server_allows() {
+    check(
+        "
+        set asks=deny
+        set filter_subscriptions=yes
+        acl topic write #; topic read t/1/#; topic deny s/secret
+        says s/# yes 100
+        a > CONNECT a clean => CONNACK
+        a > SUBSCRIBE 1 t/# s/#|q1 t/1/x s/secret $share/g/s/# => SUBACK 1 87 01 00 87 87
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH s/1 1 q1 #1 => PUBACK 1
+        a < PUBLISH s/1 1 q1 #1
+        a > PUBACK 1
+        p > PUBLISH s/secret 2 q1 #2 => PUBACK 2 0x87
+        acl topic write t/#; topic read t/1/#; topic deny s/secret
+        says s/secret yes 100
+        says s/2 yes 100
+        p > PUBLISH s/2 3 q1 #3 => PUBACK 3
+        a < PUBLISH s/2 3 q1 #2
+        a > PUBACK 2
+    ",
+    );
+}
+
 #[test]
 fn what_waits_for_an_answer_keeps_its_order() {
     check_with(

@@ -40,6 +40,9 @@ pub struct Listener {
     pub group: Option<String>,
     /// Who may connect without credentials; as `[auth]` says when absent.
     pub anonymous: Option<Anonymous>,
+    /// Whether subscriptions that the rules allow in part are accepted; as `[auth]` says when
+    /// absent.
+    pub filter_subscriptions: Option<bool>,
     /// Web pages that may connect; when absent all, but none that would need no
     /// credentials.
     pub origins: Option<Vec<String>>,
@@ -71,6 +74,7 @@ impl Listener {
             mode: None,
             group: None,
             anonymous: None,
+            filter_subscriptions: None,
             origins: None,
             proxy_protocol: None,
             proxy_identity: None,

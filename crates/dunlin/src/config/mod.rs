@@ -351,7 +351,7 @@ impl Config {
     /// What a listener asks of its clients.
     #[must_use]
     pub fn auth_policy(&self, listener: &Listener) -> dunlin_broker::auth::AuthPolicy {
-        use dunlin_broker::auth::Others;
+        use dunlin_broker::auth::{Others, Partial};
         let steps: Vec<Step> = self.auth.steps().collect();
         let knows = |step: &Step| matches!(step, Step::Jwt | Step::Ldap);
         let others = match steps.contains(&Step::Http) {
@@ -359,8 +359,14 @@ impl Config {
             false if steps.iter().any(knows) => Others::Credentials,
             false => Others::Never,
         };
+        let of_listener = listener.filter_subscriptions;
+        let is_filtered = of_listener.unwrap_or(self.auth.filter_subscriptions);
         dunlin_broker::auth::AuthPolicy {
             others,
+            partial: match is_filtered {
+                true => Partial::Filtered,
+                false => Partial::Refused,
+            },
             certificate_first: steps.first() == Some(&Step::Certificate),
             anonymous: listener.anonymous.unwrap_or(self.auth.anonymous).into(),
             passwords: self.auth.password_file.is_some(),

@@ -248,6 +248,9 @@ pub struct Auth {
     pub order: Vec<Step>,
     /// Topics that users and clients may use.
     pub acl_file: Option<PathBuf>,
+    /// Whether subscriptions that the rules allow in part are accepted, and what clients may
+    /// not receive is left out.
+    pub filter_subscriptions: bool,
     /// What happens to a client whose identifier has a session of another user.
     pub session_of_other_user: OtherUser,
     /// How long who tried wrong passwords has to wait at first; zero: no time.
@@ -273,6 +276,7 @@ impl Default for Auth {
                 Step::Certificate,
             ],
             acl_file: None,
+            filter_subscriptions: false,
             session_of_other_user: OtherUser::default(),
             login_delay: Span::secs(1),
             login_delay_max: Span::secs(60),

@@ -442,7 +442,9 @@ fn mistakes_in_overrides_name_the_override() {
 #[test]
 fn policy_follows_listener_then_section() {
     let text = "[auth]\nanonymous = \"always\"\npassword_file = \"p\"\n\
+        filter_subscriptions = true\n\
         [[listener]]\ntransport = \"tcp\"\nanonymous = \"never\"\n\
+        filter_subscriptions = false\n\
         [[listener]]\ntransport = \"tls\"\n\
         tls = { cert = \"c\", key = \"k\", client_ca = \"a\" }\n";
     let config = Config::parse(Path::new("f"), text).expect("valid");
@@ -451,7 +453,9 @@ fn policy_follows_listener_then_section() {
         .iter()
         .map(|l| config.auth_policy(l))
         .collect();
-    use dunlin_broker::auth::Anonymous;
+    use dunlin_broker::auth::{Anonymous, Partial};
+    assert_eq!(policies[0].partial, Partial::Refused);
+    assert_eq!(policies[1].partial, Partial::Filtered);
     assert_eq!(policies[0].anonymous, Anonymous::Never);
     assert!(policies[0].passwords && !policies[0].certificates);
     assert_eq!(policies[1].anonymous, Anonymous::Always);

@@ -2,7 +2,7 @@
 //! is here by what vouched for it, too.
 
 use dunlin_base::{Text, topic};
-use dunlin_broker::access::{Action, Grounds};
+use dunlin_broker::access::{Acl, Action, Grounds};
 use dunlin_broker::control::values as shard;
 
 use super::clients::unknown;
@@ -49,6 +49,9 @@ fn right(view: shard::RightView) -> Right {
         (Grounds::Own(rule), _) => format!("a rule that the client brought {verb} it: {rule}"),
         (Grounds::Asked, _) => format!("the server of auth.topics {verb} it"),
         (Grounds::Unasked, _) => "the server of auth.topics decides when it is asked".to_owned(),
+        (Grounds::Part, _) => {
+            "a part of it is allowed; messages that are not are left out".to_owned()
+        }
         (Grounds::Standing, true) => "it is of the broker itself".to_owned(),
         (Grounds::Standing, false) => "its user is gone, or not proved yet".to_owned(),
         (_, true) => "nothing is about it".to_owned(),
@@ -83,6 +86,11 @@ pub(super) fn of_user(plane: &Plane, user: Option<&str>, client_id: &str, name: 
         }
         Some(_) => Err("no line is about it: the server of auth.topics decides".to_owned()),
     };
+    let filters = plane.config.auth.filter_subscriptions && access.asks.is_none();
+    let in_part = |asked: Action, acl: &Acl| {
+        let is_filtered = filters && asked == Action::Subscribe && !name.starts_with("$share/");
+        is_filtered && acl.allows_part(user, client_id, &name)
+    };
     let rows = asked.map(|(action, asked)| {
         let decided = match &access.acl {
             _ if asked == Action::Publish && dunlin_broker::access::is_reserved(&name) => {
@@ -94,6 +102,9 @@ pub(super) fn of_user(plane: &Plane, user: Option<&str>, client_id: &str, name: 
             ),
             Some(acl) => match acl.decide(user, client_id, asked, &name) {
                 Ok(line) => Ok(format!("line {line} allows it")),
+                Err(_) if in_part(asked, acl) => {
+                    Ok("lines allow a part of it; what they do not is left out".to_owned())
+                }
                 Err(Some(line)) => Err(format!("line {line} denies it")),
                 Err(None) => open(asked, Err("no line allows it".to_owned())),
             },

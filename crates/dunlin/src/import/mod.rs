@@ -237,8 +237,9 @@ impl Import {
         let parsed = read.and_then(|text| Acl::parse(&text).map_err(|error| error.to_string()));
         match parsed {
             Ok(_) => self.remark(format!(
-                "{path}: a subscription that its lines allow in part is refused, where \
-                 mosquitto accepts it and leaves out messages"
+                "{path}: a filter of which its lines allow nothing, and a shared subscription \
+                 that they allow in part, is refused, where mosquitto accepts it and leaves \
+                 out messages"
             )),
             Err(error) => self.remark(format!(
                 "{path}: {error}; the broker does not start before this is changed"

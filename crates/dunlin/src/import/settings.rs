@@ -110,6 +110,15 @@ pub(super) fn set(line: &Line, import: &mut Import) {
     }
 }
 
+/// An access list, with which mosquitto leaves out messages rather than refuse
+/// subscriptions.
+fn rights(file: &str) -> Vec<Setting> {
+    vec![
+        ("auth", "acl_file", quoted(file)),
+        ("auth", "filter_subscriptions", "true".into()),
+    ]
+}
+
 type Carried = Result<Vec<Setting>, &'static str>;
 
 /// `None`: the option is not known.
@@ -124,7 +133,7 @@ fn carried(name: &str, value: &str) -> Option<Carried> {
             one("auth", "anonymous", quoted(who))
         }
         ("password_file", _) => one("auth", "password_file", quoted(value)),
-        ("acl_file", _) => one("auth", "acl_file", quoted(value)),
+        ("acl_file", _) => Ok(rights(value)),
         ("persistence", _) => match value {
             "true" => Ok(Vec::new()),
             _ => one("store", "durability", quoted("memory")),

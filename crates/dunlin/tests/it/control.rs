@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use dunlin_base::transport::Transport;
-use dunlin_client::{Client, ConnectionEvent, Events, Messages, QoS};
+use dunlin_client::{Client, ConnectionEvent, Events, Messages, Publish, QoS};
 use serde_json::Value;
 
 use crate::metrics::get;
@@ -525,6 +525,40 @@ fn rules_are_explained_by_their_lines() {
         row("subscribe", false, "no line allows it")
     );
     assert_eq!(fail(&broker, &["acl", "explain", "ann", "a/#/b"]).0, 1);
+}
+
+#[test]
+fn what_is_filtered_is_explained_and_left_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("acl");
+    std::fs::write(&path, "topic read a/#\ntopic deny a/b\ntopic write #\n").expect("written");
+    let list = format!("auth.acl_file={}", path.display());
+    let broker = Broker::start_with(2, &[&list, "auth.filter_subscriptions=true"]);
+    let may_subscribe = |who: &[&str], filter: &str| {
+        let row = &rows(&broker, &[&["acl", "explain"], who, &[filter]].concat())[0];
+        let why = row["why"].as_str().expect("text").to_owned();
+        (row["allowed"] == true, why)
+    };
+    run(async {
+        let device = Device::connect(&broker, Transport::Quic, "d").await;
+        for who in [&["-"][..], &["--client", "d"][..]] {
+            let (allowed, why) = may_subscribe(who, "#");
+            assert!(allowed && why.contains("left out"), "{why}");
+            assert!(!may_subscribe(who, "b/#").0 && !may_subscribe(who, "a/b").0);
+            assert!(!may_subscribe(who, "$share/g/#").0);
+        }
+        let builder = broker.client(Transport::Tcp).client_id("all");
+        let (client, mut messages) = builder.connect().await.expect("connected");
+        let granted = client.subscribe("#", QoS::AtLeastOnce).await;
+        granted.expect("accepted");
+        for topic in ["b", "a/c"] {
+            let publish = Publish::new(topic, topic).qos(QoS::AtLeastOnce);
+            device.client().publish(publish).await.expect("taken");
+        }
+        let first = messages.next().await.expect("a message");
+        assert_eq!(&*first.topic, "a/c");
+        client.disconnect().await;
+    });
 }
 
 #[test]
