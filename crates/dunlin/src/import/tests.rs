@@ -53,6 +53,7 @@ fn a_usual_file_is_carried_over() {
              certfile /etc/certs/server.pem\n\
              keyfile /etc/certs/server.key\n\
              cafile /etc/certs/ca.pem\n\
+             crlfile /etc/certs/crl.pem\n\
              require_certificate true\n\
              use_identity_as_username true\n\
              include_dir DIR/conf.d\n",
@@ -89,6 +90,8 @@ fn a_usual_file_is_carried_over() {
         "address = \"*:8883\"",
         "tls.client_ca = \"/etc/certs/ca.pem\"",
         "tls.require_client_cert = true",
+        "tls.crl_files = [\"/etc/certs/crl.pem\"]",
+        "filter_subscriptions = true",
         "tls.identity = \"cn\"",
         "address = \"[::1]:9001\"",
         "transport = \"ws\"",
@@ -240,6 +243,26 @@ fn no_listener_becomes_one_that_asks_for_less() {
             remarks.iter().any(|it| it.contains(part)),
             "{part}: {remarks:?}"
         );
+    }
+}
+
+#[test]
+fn revocation_lists_are_carried_over_where_certificates_are_asked_for() {
+    for (asked, carried, part) in [
+        (true, 1, "every authority"),
+        (false, 0, "no certificate is asked for"),
+    ] {
+        let conf = format!(
+            "listener 8883\ncertfile /s.pem\nkeyfile /s.key\ncafile /ca.pem\n\
+             require_certificate {asked}\ncrlfile /crl.pem\n"
+        );
+        let (imported, dir) = import(&[("mosquitto.conf", &conf)]);
+        assert_eq!(places(&imported, &dir), [""; 0]);
+        let lines = imported.toml.lines();
+        let count = lines.filter(|line| line.starts_with("tls.crl_files"));
+        assert_eq!(count.count(), carried, "{}", imported.toml);
+        let remarks: Vec<String> = imported.remarks.iter().map(ToString::to_string).collect();
+        assert!(remarks.iter().any(|it| it.contains(part)), "{remarks:?}");
     }
 }
 
