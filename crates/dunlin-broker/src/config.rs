@@ -193,6 +193,28 @@ impl Default for SysTopics {
     }
 }
 
+/// Limits that may change while a shard runs: lower ones end nothing that is there, and
+/// what comes is measured with them.
+#[derive(Clone, Debug)]
+pub struct RunningLimits {
+    /// [`ClientLimits::keep_alive_secs_max`], of clients that connect.
+    pub keep_alive_secs_max: u16,
+    /// [`ClientLimits::idle_timeout_max`], likewise.
+    pub idle_timeout_max: Duration,
+    /// [`Sending::inflight_max`].
+    pub inflight_max: u16,
+    /// Sessions and their queues.
+    pub sessions: SessionLimits,
+    /// [`Config::retained_max`].
+    pub retained_max: usize,
+    /// What clients may make the broker keep; totals stay those of the start. Of users and
+    /// addresses only bytes, and only where these are counted from the start.
+    pub memory: Memory,
+    /// Rates and sizes of packets of clients that connect; queues of all. Sessions are
+    /// limited only where they are counted from the start.
+    pub quotas: Quotas,
+}
+
 /// Configuration of one shard.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -284,6 +306,30 @@ impl Config {
                 max => max,
             },
             overflow: self.overflow(),
+        }
+    }
+
+    /// Other limits are in force.
+    pub(crate) fn take_over(&mut self, limits: &RunningLimits) {
+        self.clients.keep_alive_secs_max = limits.keep_alive_secs_max;
+        self.clients.idle_timeout_max = limits.idle_timeout_max;
+        self.sending.inflight_max = limits.inflight_max;
+        self.sessions = limits.sessions.clone();
+        self.retained_max = limits.retained_max;
+        self.quotas = limits.quotas.clone();
+    }
+
+    /// The limits that may change.
+    #[must_use]
+    pub fn running(&self) -> RunningLimits {
+        RunningLimits {
+            keep_alive_secs_max: self.clients.keep_alive_secs_max,
+            idle_timeout_max: self.clients.idle_timeout_max,
+            inflight_max: self.sending.inflight_max,
+            sessions: self.sessions.clone(),
+            retained_max: self.retained_max,
+            memory: self.memory.clone(),
+            quotas: self.quotas.clone(),
         }
     }
 

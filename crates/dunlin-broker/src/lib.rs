@@ -80,7 +80,8 @@ mod wants;
 pub use bridges::{BRIDGE_PREFIX, Bounds, BridgeSession, Bridges, is_bridge_name};
 pub use config::{
     ClientLimits, Config, LinkRedirect, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull,
-    Queues, Redirect, Sending, Server, SessionLimits, SysEvent, SysTopics, Transactions,
+    Queues, Redirect, RunningLimits, Sending, Server, SessionLimits, SysEvent, SysTopics,
+    Transactions,
 };
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Missed,

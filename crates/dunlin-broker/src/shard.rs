@@ -14,7 +14,7 @@ use crate::access::Access;
 use crate::bans::Bans;
 use crate::between::bus;
 use crate::bridges::BridgeSession;
-use crate::config::Config;
+use crate::config::{Config, RunningLimits};
 use crate::control;
 use crate::front;
 use crate::ids::ConnIdx;
@@ -85,6 +85,13 @@ impl Shard {
     /// Says which sessions are those of bridges, from now on.
     pub fn set_bridges(&mut self, sessions: Vec<BridgeSession>) {
         self.own.config.bridges.sessions = sessions;
+    }
+
+    /// Brings other limits into force.
+    pub fn set_limits(&mut self, limits: &RunningLimits) {
+        self.own.config.take_over(limits);
+        let shards = self.own.config.shards;
+        self.own.budget.set_memory(&limits.memory, shards);
     }
 
     /// Counters since the start.

@@ -35,7 +35,7 @@ use crate::disk::Fault;
 use crate::link::ToClient;
 use crate::notation::{encode, show};
 use crate::setup::Setup;
-use crate::world::{World, open_as, open_at, set_acl, set_ruling, set_user};
+use crate::world::{World, open_as, open_at, set_acl, set_limits, set_ruling, set_user};
 
 /// What scripts call stream `d`.
 const DATAGRAM: StreamId = StreamId(u64::MAX);
@@ -153,6 +153,7 @@ fn set(setup: &mut Setup, pair: &str) {
         "subscriptions_max" => config.sessions.subscriptions_max = number(),
         "data_streams_max" => config.clients.data_streams_max = number(),
         "connections_max" => config.clients.connections_max = number(),
+        "inflight_max" => config.sending.inflight_max = number() as u16,
         "delivery_streams_max" => config.sending.delivery_streams_max = number(),
         "datagrams" => config.sending.datagrams = value == "yes",
         "priority" => {
@@ -181,14 +182,6 @@ fn set(setup: &mut Setup, pair: &str) {
                 ..AuthPolicy::default()
             }];
         }
-        "filter_subscriptions" => {
-            if config.listeners.is_empty() {
-                config.listeners.push(AuthPolicy::default());
-            }
-            for policy in &mut config.listeners {
-                policy.partial = Partial::Filtered;
-            }
-        }
         key => set_rule(config, key, value),
     }
 }
@@ -197,6 +190,14 @@ fn set(setup: &mut Setup, pair: &str) {
 fn set_rule(config: &mut Config, key: &str, value: &str) {
     let number = || value.parse::<usize>().expect("a number");
     match key {
+        "filter_subscriptions" => {
+            if config.listeners.is_empty() {
+                config.listeners.push(AuthPolicy::default());
+            }
+            for policy in &mut config.listeners {
+                policy.partial = Partial::Filtered;
+            }
+        }
         "mounts" => config.topics.mounts = value.split('|').map(Into::into).collect(),
         "rewrite" => config.topics.rewrites.push(rewrite(value)),
         "automatic" => config.topics.automatic.push(automatic(value)),
@@ -310,6 +311,7 @@ impl Script {
                 let clients = self.clients.iter_mut();
                 clients.for_each(|client| client.unread.clear());
             }
+            ("limits", pair) => set_limits(&mut self.world, |setup| set(setup, pair)),
             ("acl", lines) => set_acl(&mut self.world, access_list(lines).as_deref()),
             ("user", words) => {
                 let (user, password) = words.split_once(' ').expect("a user and a password");

@@ -561,6 +561,16 @@ fn reload(world: &mut World) {
     }
 }
 
+/// Other limits are in force from now on.
+pub(crate) fn set_limits(world: &mut World, change: impl FnOnce(&mut Setup)) {
+    change(&mut world.setup);
+    let limits = world.setup.config.running();
+    for index in 0..world.shards.len() {
+        world.shards[index].set_limits(&limits);
+        world.drain(index);
+    }
+}
+
 fn conn_shard(conn: ConnId) -> usize {
     usize::from(conn.shard().0)
 }

@@ -61,12 +61,7 @@ struct Queues {
 
 impl Budget {
     pub(crate) fn new(memory: Memory, shards: u16, counts_sessions: bool) -> Self {
-        let (mut limits, mut grains) = (Parts::default(), Parts::default());
-        for part in Part::ALL {
-            let limit = memory.limit(part);
-            *limits.get_mut(part) = limit;
-            *grains.get_mut(part) = limit / GRAIN / usize::from(shards.max(1));
-        }
+        let (limits, grains) = limits(&memory, shards);
         Self {
             alone: shards <= 1,
             limits,
@@ -86,6 +81,16 @@ impl Budget {
             holders: Holders::new(&memory, shards, counts_sessions),
             memory,
         }
+    }
+
+    /// Other limits are in force; who has more than they allow keeps it.
+    pub(crate) fn set_memory(&mut self, memory: &Memory, shards: u16) {
+        (self.limits, self.grains) = limits(memory, shards);
+        self.holders.set_bytes(memory);
+        self.memory = Memory {
+            totals: self.memory.totals.clone(),
+            ..memory.clone()
+        };
     }
 
     /// Bytes that a part has, on all shards.
@@ -262,6 +267,17 @@ impl Budget {
             self.others = others;
         }
     }
+}
+
+/// What each part may have, and what of it need not be reported.
+fn limits(memory: &Memory, shards: u16) -> (Parts<usize>, Parts<usize>) {
+    let (mut limits, mut grains) = (Parts::default(), Parts::default());
+    for part in Part::ALL {
+        let limit = memory.limit(part);
+        *limits.get_mut(part) = limit;
+        *grains.get_mut(part) = limit / GRAIN / usize::from(shards.max(1));
+    }
+    (limits, grains)
 }
 
 #[cfg(test)]

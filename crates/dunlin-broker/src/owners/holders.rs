@@ -105,6 +105,24 @@ impl Holders {
         }
     }
 
+    /// Other limits are in force, for users and addresses whose bytes are counted; these
+    /// stay counted.
+    pub(crate) fn set_bytes(&mut self, memory: &Memory) {
+        for (max, new) in [
+            (&mut self.user_bytes_max, memory.user_bytes_max),
+            (&mut self.address_bytes_max, memory.address_bytes_max),
+        ] {
+            if *max < usize::MAX {
+                *max = new.min(usize::MAX - 1);
+            }
+        }
+        let known: Vec<Holder> = self.all.keys().cloned().collect();
+        for holder in known {
+            let max = self.bytes_max(&holder);
+            self.check(&holder, max);
+        }
+    }
+
     /// Whether bytes are counted.
     pub(crate) const fn counts_bytes(&self) -> bool {
         self.user_bytes_max < usize::MAX || self.address_bytes_max < usize::MAX
@@ -316,6 +334,35 @@ mod tests {
         holders.handle_changes(ShardId(1), alloc::vec![(of_address, Holding::default())]);
         assert_eq!(holders.take_changes().len(), 2);
         assert_eq!(holders.all.len(), 0);
+    }
+
+    #[test]
+    fn limits_change_where_something_is_counted() {
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let user = Text::from_static("a");
+        let memory = |user_bytes_max, address_bytes_max| Memory {
+            user_bytes_max,
+            address_bytes_max,
+            ..Memory::default()
+        };
+        let mut holders = Holders::new(&memory(1000, usize::MAX), 2, false);
+        let mut charge = Charge {
+            user: Some(user.clone()),
+            address: Some(address),
+            ..Charge::default()
+        };
+        holders.charge(&mut charge, 500);
+        let full = |holders: &Holders| holders.full(Some(&user), Some(address));
+        holders.set_bytes(&memory(400, 400));
+        assert_eq!(full(&holders), Some(Holder::User(user.clone())));
+        holders.set_bytes(&memory(usize::MAX, 400));
+        assert_eq!(full(&holders), None);
+        // It is still counted.
+        holders.set_bytes(&memory(400, 400));
+        assert_eq!(full(&holders), Some(Holder::User(user.clone())));
+        holders.charge(&mut charge, 0);
+        assert_eq!((full(&holders), holders.full), (None, 0));
+        assert_eq!(holders.miscounted([&charge].into_iter()), 0);
     }
 
     #[test]

@@ -739,3 +739,104 @@ fn quotas_bound_packets_queues_and_sessions() {
     ",
     );
 }
+
+/// Lower limits end nothing that is there; what comes is measured with them.
+#[test]
+fn limits_change_while_shards_run() {
+    check(
+        "
+        set queue_messages_max=1
+        set retained_max=1
+        set sessions_max=3
+        a > CONNECT a expiry=1000 => CONNACK
+        a > SUBSCRIBE 1 t|q1 => SUBACK 1 01
+        a cut
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q1 #1 => PUBACK 1
+        p > PUBLISH t 2 q1 #2 => PUBACK 2 0x97
+        limits queue_messages_max=3
+        p > PUBLISH t 2 q1 #2 => PUBACK 2
+        p > PUBLISH t 3 q1 #3 => PUBACK 3
+        limits queue_messages_max=1
+        p > PUBLISH t 4 q1 #4 => PUBACK 4 0x97
+        # Three wait where one may.
+        a > CONNECT a expiry=1000 => CONNACK present
+        a < PUBLISH t 1 q1 #1
+        a < PUBLISH t 2 q1 #2
+        a < PUBLISH t 3 q1 #3
+        a > PUBACK 1
+        a > PUBACK 2
+        a > PUBACK 3
+        # Subscriptions.
+        limits subscriptions_max=2
+        a > SUBSCRIBE 2 u|q1 v|q1 => SUBACK 2 01 97
+        limits subscriptions_max=1
+        a > SUBSCRIBE 3 u v => SUBACK 3 00 97
+        p > PUBLISH u 5 q1 #5 => PUBACK 5
+        a < PUBLISH u 5
+        # Messages in flight.
+        limits queue_messages_max=10
+        limits inflight_max=1
+        p > PUBLISH t 6 q1 #6 => PUBACK 6
+        a < PUBLISH t 6 q1 #4
+        p > PUBLISH t 7 q1 #7 => PUBACK 7
+        a > PUBACK 4
+        a < PUBLISH t 7 q1 #5
+        a > PUBACK 5
+        limits inflight_max=2
+        p > PUBLISH t 8 q1 #11 => PUBACK 11
+        a < PUBLISH t 8 q1 #6
+        p > PUBLISH t 9 q1 #12 => PUBACK 12
+        a < PUBLISH t 9 q1 #7
+        limits inflight_max=1
+        p > PUBLISH t 10 q1 #13 => PUBACK 13
+        a > PUBACK 6
+        a > PUBACK 7
+        a < PUBLISH t 10 q1 #8
+        a > PUBACK 8
+        # Retained messages.
+        p > PUBLISH r/1 1 retain q1 #8 => PUBACK 8 0x10
+        p > PUBLISH r/2 2 retain q1 #9 => PUBACK 9 0x97
+        limits retained_max=2
+        p > PUBLISH r/2 2 retain q1 #9 => PUBACK 9 0x10
+        limits retained_max=0
+        p > PUBLISH r/1 3 retain q1 #10 => PUBACK 10 0x10
+        # Sessions, and how long they stay.
+        b > CONNECT b clean => CONNACK
+        c > CONNECT c clean => CONNACK 0x97
+        c < closed
+        limits sessions_max=4
+        limits session_expiry_secs_max=60
+        c > CONNECT c expiry=1000 => CONNACK expiry=60
+        limits sessions_max=1
+        d > CONNECT d clean => CONNACK 0x97
+        d < closed
+        a > PINGREQ => PINGRESP
+        # Quotas: of clients that connect from now on.
+        limits sessions_max=10
+        limits quota=0|0|1s|300|0|0
+        d > CONNECT d clean => CONNACK max=300
+        c > PINGREQ => PINGRESP
+    ",
+    );
+}
+
+#[test]
+fn less_memory_refuses_what_comes_and_keeps_what_is_there() {
+    let text = "x".repeat(4000);
+    check(&format!(
+        "
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH r/1 {text} retain q1 #1 => PUBACK 1 0x10
+        limits retained_bytes_max=5000
+        p > PUBLISH r/2 {text} retain q1 #2 => PUBACK 2 0x97
+        a > CONNECT a clean => CONNACK
+        a > SUBSCRIBE 1 r/# => SUBACK 1 00
+        a < PUBLISH r/1 <4000> retain
+        limits retained_bytes_max=50000
+        p > PUBLISH r/2 {text} retain q1 #2
+        p < PUBACK 2
+        a < PUBLISH r/2 <4000>
+    "
+    ));
+}
