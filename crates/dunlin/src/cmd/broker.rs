@@ -11,6 +11,8 @@ use dunlin_base::transport::Transport;
 
 use crate::config::listener::{Anonymous, Kind, Listener, Protocol};
 use crate::config::{Config, EXAMPLE};
+use crate::control::audit::Who;
+use crate::control::values::{Request, Role};
 use crate::daemon::{Bound, Daemon};
 use crate::service::Service;
 use crate::signals::{self, Signal, Signals};
@@ -70,10 +72,8 @@ impl Broker {
         });
         let service = Service::ready(&daemon).context("cannot start the watchdog")?;
         while signals.wait() == Signal::Reload {
-            match service.reloading(|| daemon.reload()) {
-                Ok(()) => tracing::info!("configuration files read again"),
-                Err(error) => tracing::error!(%error, "nothing was reloaded"),
-            }
+            // The log has what came of it, and the audit log the order.
+            let _ = service.reloading(|| daemon.plane().answer(&by_signal(), &Request::Reload {}));
         }
         tracing::info!("stopping");
         service.stopping();
@@ -84,6 +84,15 @@ impl Broker {
         impatient.context("cannot handle signals")?;
         daemon.shut_down();
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Who asks for a reload by SIGHUP.
+fn by_signal() -> Who {
+    Who {
+        door: "signal",
+        name: "SIGHUP".to_owned(),
+        role: Role::Admin,
     }
 }
 

@@ -52,6 +52,16 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// With what an operator does next, where a broker that runs has read `file`, and goes
+    /// on with what it has.
+    pub(crate) fn while_running(&self, file: &Path) -> String {
+        let file = file.display();
+        format!(
+            "{self}; nothing has changed: the configuration that was read before stays in \
+             force. Correct it, see `dunlin broker --check --config {file}`, and reload again"
+        )
+    }
+
     /// The position and key of an error of the TOML parser.
     pub(super) fn in_file(path: &Path, text: &str, error: &toml::de::Error) -> Self {
         let span = error.span().unwrap_or(0..0);

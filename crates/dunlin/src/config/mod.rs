@@ -229,6 +229,11 @@ impl Config {
         Ok(fresh)
     }
 
+    /// The file that it was read from, if it was.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.origin.as_ref().map(|origin| &*origin.file)
+    }
+
     /// Keys whose values differ; of a list, its own.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let (mut found, empty) = (Vec::new(), || toml::Value::Table(toml::Table::new()));

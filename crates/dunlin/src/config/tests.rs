@@ -120,8 +120,9 @@ fn book_page() -> String {
          repository. This page is made from it.\n\n\
          Durations are numbers with `ms`, `s`, `m`, `h`, `d` or `w`; sizes are numbers\n\
          with `B`, `KiB`, `MiB` or `GiB`; both in quotes. Relative paths begin at the\n\
-         directory in which the broker was started. `SIGHUP` makes it read the password\n\
-         file, the access list, the tokens of the HTTP door and all certificates again.\n\n## At the top\n\n",
+         directory in which the broker was started. `SIGHUP` makes it read the file again, with\n\
+         the password file, the access list, the tokens of the HTTP door and all certificates:\n\
+         see [reload](control.md#reload).\n\n## At the top\n\n",
     );
     let head = "| key | default | meaning |\n|---|---|---|\n";
     page.push_str(head);

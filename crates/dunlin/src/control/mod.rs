@@ -17,6 +17,7 @@ pub(crate) mod http;
 mod inventory;
 pub mod plane;
 mod queues;
+pub mod reloading;
 mod requests;
 mod rights;
 mod running;

@@ -4,40 +4,15 @@
 use std::sync::PoisonError;
 
 use super::plane::{Outcome, Plane, checked};
+use super::reloading::Reloaded;
 use super::topics::bad;
 use super::values::{Code, Failure, Page, PageOf, Reply, Setting, User};
 use crate::causes::sentence;
 use crate::config::Config;
 
-/// The key of the level of the log, which alone is changed without a restart.
-const LEVEL: &str = "log.level";
-
-/// What a reload reads besides the configuration.
-const FILES: &str = "users, rules, certificates and tokens";
-
-/// Reads users, rules, certificates and tokens again, and the configuration, of which it takes
-/// over the level of the log; says what else has changed there.
+/// Reads users, rules, certificates, tokens and the configuration again.
 pub(super) fn reload(plane: &Plane) -> Outcome {
-    // A mistake in any file leaves everything as it was.
-    let fresh = plane.config.read_again();
-    let fresh = fresh.map_err(|error| bad(sentence(&error)))?;
-    let reloaded = plane.reload_files();
-    reloaded.map_err(|error| bad(sentence(&error)))?;
-    let mut changed = vec![FILES.to_owned()];
-    let mut restart = plane.config.differences(&fresh);
-    restart.retain(|key| key != LEVEL);
-    let name = fresh.reports.log.level.name();
-    let mut level = plane.level.lock().unwrap_or_else(PoisonError::into_inner);
-    if *level != name && std::env::var_os(crate::log::VARIABLE).is_none() {
-        match crate::log::change(name) {
-            Ok(()) => {
-                changed.push(LEVEL.to_owned());
-                name.clone_into(&mut level);
-            }
-            Err(_) => restart.push(LEVEL.to_owned()),
-        }
-    }
-    tracing::info!(?restart, "files read again by an operator");
+    let Reloaded { changed, restart } = plane.reload().map_err(|error| bad(sentence(&error)))?;
     Ok(Reply::Reloaded { changed, restart })
 }
 

@@ -56,6 +56,7 @@ use threads::Threads;
 use tickets::Tickets;
 use worker::Worker;
 
+pub use crate::control::reloading::{ReloadError, Reloaded};
 pub use crate::metrics::Pulse;
 pub use error::StartError;
 pub use listening::Bound;
@@ -228,16 +229,16 @@ impl Daemon {
         self.threads.in_use().load(Ordering::Relaxed)
     }
 
-    /// Reads the password and access files, all certificates and the tokens of the HTTP
-    /// door again. Clients
+    /// Reads the password and access files, all certificates, the tokens of the HTTP
+    /// door and the configuration again. Clients
     /// whose user is gone or has a new password are disconnected, new rules
     /// hold for those that stay; new certificates for connections to come. The
     /// shards have them soon after this returns.
     ///
     /// # Errors
     /// A file cannot be read or has a mistake; then nothing changes.
-    pub fn reload(&self) -> Result<(), StartError> {
-        self.plane.reload_files()
+    pub fn reload(&self) -> Result<Reloaded, ReloadError> {
+        self.plane.reload()
     }
 
     /// Tells every client that the server goes (0x8B), lets the store finish,

@@ -471,7 +471,8 @@ fn a_reload_says_what_it_changed_and_what_needs_a_restart() {
     std::fs::write(&file, format!("{before}[limits\nmax_inflight = 7\n")).expect("written");
     let (code, error) = fail(&broker, &["reload"]);
     assert_eq!(code, 1);
-    assert!(error.contains("dunlin.toml"), "{error}");
+    assert!(error.contains("dunlin.toml:19: "), "{error}");
+    assert!(error.contains("dunlin broker --check --config"), "{error}");
     let limits = rows(&broker, &["limits"]);
     let inflight = limits
         .iter()

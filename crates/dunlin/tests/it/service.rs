@@ -32,6 +32,8 @@ impl Service {
         command
             .env_remove("WATCHDOG_USEC")
             .env_remove("WATCHDOG_PID");
+        let log = std::fs::File::create(dir.join("log")).expect("a file");
+        command.stderr(log);
         if let Some(period) = watchdog {
             command.env("WATCHDOG_USEC", period.as_micros().to_string());
         }
@@ -87,6 +89,77 @@ fn a_service_manager_hears_what_the_broker_does() {
     service.signal("TERM");
     service.hears("STOPPING=1");
     assert!(service.child.wait().expect("it ends").success());
+}
+
+/// Waits until a file has a text; returns what it has.
+fn read_until(path: &Path, text: &str) -> String {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let found = std::fs::read_to_string(path).unwrap_or_default();
+        if found.contains(text) {
+            return found;
+        }
+        assert!(Instant::now() < end, "no {text:?} in {found}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_signal_reads_the_configuration_and_the_log_says_what_is_wrong_with_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (config, log) = (dir.path().join("dunlin.toml"), dir.path().join("log"));
+    let mut service = Service::start(dir.path(), None);
+    service.hears("READY=1");
+    let before = std::fs::read_to_string(&config).expect("written");
+    let mut reload = |more: &str| {
+        std::fs::write(&config, format!("{before}{more}")).expect("written");
+        service.signal("HUP");
+        service.hears("RELOADING=1");
+        service.hears("READY=1");
+    };
+    let remedy = format!("`dunlin broker --check --config {}`", config.display());
+    let mistakes = [
+        (
+            "[limits]\nmax_inflight = 0\n",
+            ":5: limits.max_inflight: must be",
+        ),
+        (
+            "[limits]\nmax_inflght = 7\n",
+            ":5: limits.max_inflght: unknown key",
+        ),
+        // Half written.
+        ("[limits]\nmax_inflight = ", ":5: limits.max_inflight: "),
+        ("[limits", ":4: "),
+    ];
+    for (more, place) in mistakes {
+        reload(more);
+        let text = read_until(&log, &format!("{}{place}", config.display()));
+        let mut lines = text.lines().filter(|line| line.contains(place));
+        let line = lines.next_back().expect("a line");
+        assert!(
+            line.contains(&remedy) && line.contains("stays in force"),
+            "{line}"
+        );
+    }
+    reload("[store]\ncommit_window = \"2ms\"\n");
+    let text = read_until(&log, "store.commit_window");
+    assert!(text.contains("restart=[\"store.commit_window\"]"), "{text}");
+    // Each is an order of its own, with the same outcome.
+    let audit = dir.path().join("data/audit.log");
+    let audit = std::fs::read_to_string(audit).expect("an audit log");
+    let orders: Vec<&str> = audit.lines().collect();
+    assert_eq!(orders.len(), 5, "{audit}");
+    for (order, (_, place)) in orders.iter().zip(mistakes) {
+        assert!(
+            order.contains("\"door\":\"signal\"") && order.contains(&remedy),
+            "{order}"
+        );
+        assert!(
+            order.contains(&format!("dunlin.toml{place}")),
+            "{place}: {order}"
+        );
+    }
+    assert!(orders[4].contains("\"outcome\":\"done\""), "{audit}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Broker {
     }
 
     /// Reads files again, as SIGHUP does.
-    pub(crate) fn reload(&self) -> Result<(), dunlin::daemon::StartError> {
+    pub(crate) fn reload(&self) -> Result<dunlin::daemon::Reloaded, dunlin::daemon::ReloadError> {
         self.daemon().reload()
     }
 
