@@ -23,6 +23,7 @@ pub mod qlog;
 pub mod queues;
 pub mod quotas;
 pub mod redirect;
+pub(crate) mod running;
 pub mod sections;
 pub mod socket;
 pub mod tls;

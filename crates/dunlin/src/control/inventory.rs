@@ -31,7 +31,7 @@ pub(super) fn configuration(plane: &Plane) -> Outcome {
         );
         found
     };
-    let running = keys(&plane.config);
+    let running = keys(&plane.in_force());
     let default = keys(&Config::default());
     let file = plane.config.read_again().map(|config| keys(&config));
     let file = file.as_ref().unwrap_or(&running);

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use dunlin_base::ShardId;
@@ -57,7 +57,10 @@ pub(crate) struct Reach {
 pub struct Plane {
     pub(super) shards: Shards,
     clock: Clock,
+    /// As the broker was started with it.
     pub(super) config: Config,
+    /// Likewise, with what reloads have changed.
+    in_force: Mutex<Config>,
     pub(super) store: Option<(PathBuf, Snapshots)>,
     pub(super) audit: Audit,
     pub(super) bans: Banlist,
@@ -87,11 +90,17 @@ impl Plane {
             reloader: reach.reloader,
             level: Mutex::new(reach.config.reports.log.level.name().to_owned()),
             drain: Arc::default(),
+            in_force: Mutex::new(reach.config.clone()),
             config: reach.config,
             started: Instant::now(),
             copying: Mutex::default(),
             bridges: OnceLock::new(),
         }
+    }
+
+    /// The configuration with what reloads have changed.
+    pub(super) fn in_force(&self) -> MutexGuard<'_, Config> {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The bridges have started.

@@ -60,6 +60,8 @@ impl Plane {
     }
 
     fn read_all_again(&self) -> Result<Reloaded, ReloadError> {
+        // Held from here on: one reload after the other.
+        let mut in_force = self.in_force();
         // A mistake in any file leaves everything as it was.
         let fresh = self
             .config
@@ -69,8 +71,14 @@ impl Plane {
                 error,
             })?;
         self.reload_files().map_err(ReloadError::Files)?;
+        let next = in_force.succeeded_by(&fresh, &self.config);
+        if !next.changed.is_empty() {
+            self.reloader.set_limits(&next.config);
+        }
+        *in_force = next.config;
         let mut changed = vec![FILES.to_owned()];
-        let mut restart = self.config.differences(&fresh);
+        changed.extend(next.changed);
+        let mut restart = next.restart;
         restart.retain(|key| key != LEVEL);
         let name = fresh.reports.log.level.name();
         let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,6 +87,7 @@ impl Plane {
                 Ok(()) => {
                     changed.push(LEVEL.to_owned());
                     name.clone_into(&mut level);
+                    in_force.reports.log.level = fresh.reports.log.level;
                 }
                 Err(_) => restart.push(LEVEL.to_owned()),
             }

@@ -37,7 +37,7 @@ pub(super) fn level(plane: &Plane) -> Outcome {
 /// Limits as they are, with what is not the default.
 pub(super) fn limits(plane: &Plane) -> Outcome {
     let table = |config: &Config| toml::Table::try_from(&config.limits).unwrap_or_default();
-    let (here, default) = (table(&plane.config), table(&Config::default()));
+    let (here, default) = (table(&plane.in_force()), table(&Config::default()));
     let rows = here.into_iter().map(|(key, value)| Setting {
         default: default.get(&key) == Some(&value),
         value: shown(&value),

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::access::Access;
 use dunlin_broker::auth::AuthAnswer;
-use dunlin_broker::{BridgeSession, BusMessage};
+use dunlin_broker::{BridgeSession, BusMessage, RunningLimits};
 use dunlin_net::{Adopted, DetachedConn, ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
 
@@ -66,6 +66,8 @@ pub(crate) enum Mail {
     Query(Query),
     /// New certificates, by listener.
     Tls(Arc<[Option<Arc<ServerTls>>]>),
+    /// Other limits.
+    Limits(Arc<RunningLimits>),
     /// The sessions of bridges.
     Bridges(Arc<[BridgeSession]>),
     /// Disconnect the clients and end.

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dunlin_broker::access::{Access, Acl};
 use dunlin_net::KeyLog;
 
-use super::certificates;
 use super::error::StartError;
 use super::mailbox::{Address, Mail};
+use super::{certificates, machine, settings};
 use crate::auth::{Authenticator, Credentials};
 use crate::bridge::added::Added;
 use crate::config::Config;
@@ -76,6 +76,14 @@ impl Reloader {
         access.acl = Some(Arc::new(acl));
         for shard in &self.shards {
             shard.send(Mail::Access(access.clone()));
+        }
+    }
+
+    /// Has the shards take over limits of a configuration.
+    pub(crate) fn set_limits(&self, config: &Config) {
+        let limits = Arc::new(settings::running(config, machine::memory()));
+        for shard in &self.shards {
+            shard.send(Mail::Limits(Arc::clone(&limits)));
         }
     }
 

@@ -4,7 +4,7 @@ use dunlin_base::ShardId;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_broker::{
     Bounds, BridgeSession, Bridges, ClientLimits, Config as ShardConfig, Memory, OtherUser,
-    QueueFull, Secret, Sending, SessionLimits, SysTopics, Totals,
+    QueueFull, RunningLimits, Secret, Sending, SessionLimits, SysTopics, Totals,
 };
 use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
@@ -55,6 +55,26 @@ pub(crate) fn shard(
     }
 }
 
+/// Limits that a shard takes over while it runs, on a machine with so much memory.
+pub(crate) fn running(config: &Config, machine: u64) -> RunningLimits {
+    let times = &config.limits.times;
+    RunningLimits {
+        keep_alive_secs_max: keep_alive(config),
+        idle_timeout_max: times.idle_timeout.0,
+        inflight_max: config.limits.queue.max_inflight,
+        sessions: sessions(config),
+        retained_max: config.limits.kept.max_retained_messages,
+        memory: memory(config, machine),
+        quotas: quotas::quotas(&config.rules.quota),
+    }
+}
+
+/// The longest keep alive, in seconds.
+fn keep_alive(config: &Config) -> u16 {
+    let longest = config.limits.times.max_keep_alive.0.as_secs();
+    u16::try_from(longest).unwrap_or(u16::MAX)
+}
+
 /// Connections of one shard, and what each is offered.
 fn clients(config: &Config, shards: u16) -> ClientLimits {
     let limits = &config.limits;
@@ -68,8 +88,7 @@ fn clients(config: &Config, shards: u16) -> ClientLimits {
         receive_maximum: limits.packets.receive_maximum,
         topic_alias_maximum: limits.packets.topic_alias_maximum,
         connect_timeout: limits.times.connect_timeout.0,
-        keep_alive_secs_max: u16::try_from(limits.times.max_keep_alive.0.as_secs())
-            .unwrap_or(u16::MAX),
+        keep_alive_secs_max: keep_alive(config),
         idle_timeout_max: limits.times.idle_timeout.0,
         data_streams_max: config.quic.max_data_streams as usize,
     }

@@ -231,6 +231,7 @@ impl Worker {
             }
             Mail::Struck { strike, kept } => self.net.handle_struck(strike, kept),
             Mail::Access(access) => self.shard.set_access(now, access),
+            Mail::Limits(limits) => self.shard.set_limits(&limits),
             Mail::Bridges(sessions) => self.shard.set_bridges(sessions.to_vec()),
             Mail::Query(query) => self.query(query),
             Mail::Tls(tls) => {

@@ -462,11 +462,13 @@ fn a_reload_says_what_it_changed_and_what_needs_a_restart() {
     let before = std::fs::read_to_string(&file).expect("read");
     let said = ctl(&broker, &["reload"]);
     assert_eq!(said, "in force: users, rules, certificates and tokens\n");
-    std::fs::write(&file, format!("{before}[limits]\nmax_inflight = 7\n")).expect("written");
+    let more = "[limits]\nmax_sessions = 1\nmax_packet_size = \"2MiB\"\n";
+    std::fs::write(&file, format!("{before}{more}")).expect("written");
     let said = ctl(&broker, &["reload"]);
-    assert!(
-        said.contains("needs a restart: limits.max_inflight\n"),
-        "{said}"
+    assert_eq!(
+        said,
+        "in force: users, rules, certificates and tokens, limits.max_sessions\n\
+         needs a restart: limits.max_packet_size\n"
     );
     std::fs::write(&file, format!("{before}[limits\nmax_inflight = 7\n")).expect("written");
     let (code, error) = fail(&broker, &["reload"]);
@@ -474,14 +476,32 @@ fn a_reload_says_what_it_changed_and_what_needs_a_restart() {
     assert!(error.contains("dunlin.toml:19: "), "{error}");
     assert!(error.contains("dunlin broker --check --config"), "{error}");
     let limits = rows(&broker, &["limits"]);
-    let inflight = limits
-        .iter()
-        .find(|row| row["key"] == "limits.max_inflight");
-    let inflight = inflight.expect("a row");
+    let shown = |key: &str| {
+        let row = limits.iter().find(|row| row["key"] == key);
+        let row = row.expect("a row");
+        (row["value"].clone(), row["default"].clone())
+    };
+    // As they are: one was changed, the other waits for a restart.
+    assert_eq!(shown("limits.max_sessions"), ("1".into(), false.into()));
     assert_eq!(
-        (&inflight["value"], &inflight["default"]),
-        (&"1024".into(), &true.into())
+        shown("limits.max_packet_size"),
+        ("1MiB".into(), true.into())
     );
+    // Shards learn of it in their own time.
+    run(async {
+        let connect = || broker.client(Transport::Tcp).connect();
+        let _first = connect().await.expect("the first session");
+        let end = Instant::now() + PATIENCE;
+        while connect().await.is_ok() {
+            assert!(Instant::now() < end, "more than one session");
+        }
+        std::fs::write(&file, &before).expect("written");
+        let said = ctl(&broker, &["reload"]);
+        assert!(said.contains("limits.max_sessions\n"), "{said}");
+        while connect().await.is_err() {
+            assert!(Instant::now() < end, "only one session");
+        }
+    });
     assert_eq!(ctl(&broker, &["log-level"]), "level  info\n");
     // The log of this process is that of the tests.
     assert_eq!(fail(&broker, &["log-level", "debug"]).0, 1);
