@@ -6,7 +6,7 @@
 //! how often, and then one for each worker: what it is working on. It is written without
 //! `fsync`: the process ends, not the machine.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,6 +48,7 @@ impl Marks {
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is not a file"));
         }
+        lock(&file)?;
         let mut bytes = Vec::new();
         let longest = RECORD * (SUSPECTS_MAX + crate::config::WORKERS_MAX);
         (&mut file).take(longest as u64).read_to_end(&mut bytes)?;
@@ -138,6 +139,23 @@ impl Marks {
     }
 }
 
+/// Keeps other processes from the file for as long as it is open: two would write over
+/// each other's marks.
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another `dunlin sink` that runs has it: give each a `name` or a `state` of its own",
+        )),
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+            tracing::warn!("the file system of `state` has no locks: no two sinks may share it");
+            Ok(())
+        }
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 /// The marks of one worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Worker {
@@ -213,6 +231,23 @@ mod tests {
             ends_during(&path, 7);
             assert_eq!(worker(&path).during(7, || 1), Some(1));
         }
+    }
+
+    #[test]
+    fn two_at_a_time_do_not_share_the_file() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("state");
+        let first = Marks::open(&path, 2).expect("a file");
+        assert!(first.begin(0, 7));
+        let before = std::fs::read(&path).expect("read");
+        let error = Marks::open(&path, 2).expect_err("it is in use");
+        assert!(
+            error.to_string().contains("another `dunlin sink`"),
+            "{error}"
+        );
+        assert!(std::fs::read(&path).expect("read") == before, "untouched");
+        drop(first);
+        Marks::open(&path, 2).expect("free again");
     }
 
     #[test]
