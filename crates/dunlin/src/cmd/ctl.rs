@@ -17,12 +17,14 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::passwd::read_password;
 use crate::control::caller::{Caller, socket_of};
 use crate::control::values::{
     ClientFilter, Code, Failure, Message, PageOf, ROWS_MAX, Reply, Request, Role, SessionFilter,
     Setting,
 };
-use args::{Acl, Client, Command, OneSession, Retained, Token, Topic};
+use args::{Acl, Client, Command, OneSession, Retained, Token, Topic, User};
+
 use columns::{
     BANS, CERTIFICATES, CLIENTS, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS, SESSIONS,
     SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
@@ -143,7 +145,9 @@ impl Session {
             Command::Token(Token::List) => {
                 self.list(&TOKENS, None, |page| Request::Tokens { page })
             }
-            Command::Users => self.list(&USERS, None, |page| Request::Users { page }),
+            Command::Users | Command::User(User::List) => {
+                self.list(&USERS, None, |page| Request::Users { page })
+            }
             Command::Acl(Acl::Explain {
                 user,
                 topic,
@@ -204,6 +208,17 @@ impl Session {
             }
             Command::Reload => self.reload(),
             Command::Token(Token::Add { name, role }) => self.add_token(name, role.into()),
+            Command::User(User::Add { name }) => {
+                let password = read_password()?;
+                self.order(&Request::AddUser { name, password }, "users added")
+            }
+            Command::User(User::Passwd { name }) => {
+                let password = read_password()?;
+                self.order(&Request::SetPassword { name, password }, "users changed")
+            }
+            Command::User(User::Remove { name }) => {
+                self.order(&Request::RemoveUser { name }, "users removed")
+            }
             Command::Token(Token::Remove { name }) => {
                 self.order(&Request::RemoveToken { name }, "tokens removed")
             }

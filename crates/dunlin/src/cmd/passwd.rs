@@ -69,7 +69,8 @@ impl Passwd {
     }
 }
 
-fn read_password() -> anyhow::Result<String> {
+/// Asks for a password twice at a terminal; else it is the next line.
+pub(super) fn read_password() -> anyhow::Result<String> {
     let read = "cannot read the password";
     if io::stdin().is_terminal() {
         let password = rpassword::prompt_password("Password: ").context(read)?;

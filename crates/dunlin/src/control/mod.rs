@@ -26,4 +26,5 @@ pub(crate) mod tokens;
 pub(crate) mod topics;
 #[cfg(unix)]
 pub mod unix;
+mod users;
 pub mod values;

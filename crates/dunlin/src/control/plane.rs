@@ -75,6 +75,8 @@ pub struct Plane {
     bridges: OnceLock<Arc<Bridges>>,
     /// Held while a copy of the store is made.
     pub(super) copying: Mutex<()>,
+    /// Held while the password file is changed.
+    pub(super) users: Mutex<()>,
 }
 
 impl Plane {
@@ -94,6 +96,7 @@ impl Plane {
             config: reach.config,
             started: Instant::now(),
             copying: Mutex::default(),
+            users: Mutex::default(),
             bridges: OnceLock::new(),
         }
     }

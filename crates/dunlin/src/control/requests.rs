@@ -8,6 +8,7 @@ use super::plane::{Outcome, Plane, absolute};
 use super::values::{Code, Failure, Reply, Request, Role, Status};
 use super::{
     bans, bearers, bridges, clients, drain, inventory, queues, rights, running, sessions, topics,
+    users,
 };
 use crate::store::json::Writer;
 
@@ -73,7 +74,10 @@ impl Plane {
             Request::Tokens { page } => bearers::list(self, page),
             Request::AddToken { name, role } => bearers::add(self, name, *role),
             Request::RemoveToken { name } => bearers::remove(self, name),
-            Request::Users { page } => running::users(self, page),
+            Request::Users { .. }
+            | Request::AddUser { .. }
+            | Request::SetPassword { .. }
+            | Request::RemoveUser { .. } => users::carry_out(self, request),
             Request::Rights {
                 user,
                 client_id,

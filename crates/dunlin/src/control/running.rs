@@ -1,12 +1,11 @@
-//! The broker's own settings while it runs: read again, shown, changed; users,
-//! but no passwords.
+//! The broker's own settings while it runs: read again, shown, changed.
 
 use std::sync::PoisonError;
 
-use super::plane::{Outcome, Plane, checked};
+use super::plane::{Outcome, Plane};
 use super::reloading::Reloaded;
 use super::topics::bad;
-use super::values::{Code, Failure, Page, PageOf, Reply, Setting, User};
+use super::values::{Page, Reply, Setting};
 use crate::causes::sentence;
 use crate::config::Config;
 
@@ -54,25 +53,4 @@ pub(super) fn shown(value: &toml::Value) -> String {
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),
     }
-}
-
-/// Users of the password file.
-pub(super) fn users(plane: &Plane, page: &PageOf) -> Outcome {
-    let limit = checked(page)?;
-    let access = plane.reloader.access();
-    let Some(users) = &access.users else {
-        let text = "there is no password file (auth.password_file)";
-        return Err(Failure::new(Code::NotFound, text));
-    };
-    let after = page.after.as_deref().unwrap_or("");
-    let names = users.keys().filter(|name| name.as_str() > after);
-    let rows: Vec<User> = names
-        .take(limit)
-        .map(|name| User {
-            name: name.to_string(),
-        })
-        .collect();
-    let next = rows.last().filter(|_| rows.len() == limit);
-    let next = next.map(|user| user.name.clone());
-    Ok(Reply::Users(Page { rows, next }))
 }

@@ -302,6 +302,28 @@ pub enum Request {
         #[serde(default)]
         page: PageOf,
     },
+    /// Adds a user to the password file, who is known at once. Answered by
+    /// [`Reply::Done`].
+    AddUser {
+        /// Its name.
+        name: String,
+        /// Its password.
+        password: String,
+    },
+    /// Gives a user another password, and ends the connections of those who came with the
+    /// former. Answered by [`Reply::Done`].
+    SetPassword {
+        /// Its name.
+        name: String,
+        /// Its password.
+        password: String,
+    },
+    /// Takes a user out of the password file, and ends its connections. Answered by
+    /// [`Reply::Done`].
+    RemoveUser {
+        /// Its name.
+        name: String,
+    },
     /// What a client with a session may do, by the rules and by what its token, or a server
     /// that was asked, brought. Answered by [`Reply::Rights`].
     ClientRights {
@@ -388,6 +410,9 @@ impl Request {
             | Self::Tokens { .. }
             | Self::AddToken { .. }
             | Self::RemoveToken { .. }
+            | Self::AddUser { .. }
+            | Self::SetPassword { .. }
+            | Self::RemoveUser { .. }
             | Self::Drain { .. } => Role::Admin,
         }
     }

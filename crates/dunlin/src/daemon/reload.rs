@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dunlin_broker::access::{Access, Acl};
-use dunlin_net::KeyLog;
+use dunlin_net::{KeyLog, ServerTls};
 
 use super::error::StartError;
 use super::mailbox::{Address, Mail};
@@ -110,13 +110,34 @@ impl Reloader {
         }
         *current = access;
         drop(current);
+        self.bring(credentials, Some(tls));
+        Ok(())
+    }
+
+    /// Reads the password file again, and the keys of tokens, but no rules.
+    ///
+    /// # Errors
+    /// A file cannot be read or has a mistake; then nothing changes.
+    pub(crate) fn reload_users(&self) -> Result<(), StartError> {
+        let mut current = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        let credentials = Credentials::load(&self.config.auth)?;
+        current.users = credentials.users().map(Arc::new);
+        drop(current);
+        self.bring(credentials, None);
+        Ok(())
+    }
+
+    /// Brings into force what was read.
+    fn bring(&self, credentials: Credentials, tls: Option<Arc<[Option<Arc<ServerTls>>]>>) {
         let (shards, access) = (self.shards.clone(), Arc::clone(&self.access));
         let then = move || {
             // What is in force by now.
             let access = access.lock().unwrap_or_else(PoisonError::into_inner);
             for shard in &shards {
                 shard.send(Mail::Access(access.clone()));
-                shard.send(Mail::Tls(Arc::clone(&tls)));
+                if let Some(tls) = &tls {
+                    shard.send(Mail::Tls(Arc::clone(tls)));
+                }
             }
         };
         match &self.authenticator {
@@ -125,6 +146,5 @@ impl Reloader {
             Some(authenticator) => authenticator.replace(credentials, Box::new(then)),
             None => then(),
         }
-        Ok(())
     }
 }

@@ -508,6 +508,107 @@ fn a_reload_says_what_it_changed_and_what_needs_a_restart() {
     assert_eq!(fail(&broker, &["users"]).0, 2);
 }
 
+/// As [`ctl`] or [`fail`], with a line on standard input.
+fn ctl_with(broker: &Broker, args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dunlin"))
+        .arg("ctl")
+        .arg("--socket")
+        .arg(broker.data_dir().join("control.sock"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut stdin = child.stdin.take().expect("piped");
+    writeln!(stdin, "{input}").expect("written");
+    drop(stdin);
+    child.wait_with_output().expect("it ended")
+}
+
+#[test]
+fn users_are_added_changed_and_removed_by_order() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("passwords");
+    std::fs::write(&path, "").expect("written");
+    let file = format!("auth.password_file={}", path.display());
+    let broker = Broker::start_with(2, &[&file, "auth.anonymous=never"]);
+    let order = |args: &[&str], input: &str| {
+        let output = ctl_with(&broker, args, input);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code().expect("it ended"), text)
+    };
+    // Shards learn of it in their own time.
+    let login = async |password: &str| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let builder = broker.client(Transport::Tcp).client_id("device");
+            match builder
+                .credentials("bob", password.to_owned())
+                .connect()
+                .await
+            {
+                Ok(open) => return open,
+                Err(error) => assert!(Instant::now() < end, "{error}"),
+            }
+        }
+    };
+    let ended = async |events: &mut Events| loop {
+        match events.next().await {
+            Some(ConnectionEvent::Disconnected { cause }) => return cause.to_string(),
+            Some(_) => {}
+            None => panic!("the client is closed"),
+        }
+    };
+    run(async {
+        let added = (0, "1 users added\n".to_owned());
+        assert_eq!(order(&["user", "add", "bob"], "first-secret"), added);
+        assert_eq!(order(&["user", "add", "ann"], "her-secret"), added);
+        assert_eq!(order(&["user", "add", "bob"], "first-secret").0, 1);
+        assert_eq!(ctl(&broker, &["user", "list"]), "USER\nann\nbob\n");
+        let (client, _messages) = login("first-secret").await;
+        let mut events = client.events();
+        assert_eq!(order(&["user", "passwd", "bob"], "other-secret").0, 0);
+        let cause = ended(&mut events).await;
+        assert!(
+            cause.contains("NotAuthorized") || cause.contains("authorized"),
+            "{cause}"
+        );
+        drop(client);
+        let (client, _messages) = login("other-secret").await;
+        let mut events = client.events();
+        assert_eq!(order(&["user", "remove", "bob"], "").0, 0);
+        ended(&mut events).await;
+        assert_eq!(ctl(&broker, &["user", "list"]), "USER\nann\n");
+    });
+    // What cannot be changes nothing.
+    let before = std::fs::read_to_string(&path).expect("read");
+    assert_eq!(order(&["user", "remove", "bob"], "").0, 2);
+    assert_eq!(order(&["user", "passwd", "bob"], "x").0, 2);
+    assert_eq!(order(&["user", "add", "a:b"], "x").0, 1);
+    assert_eq!(order(&["user", "add", "carl"], "").0, 1);
+    assert!(std::fs::read_to_string(&path).expect("read") == before);
+    let mode = std::fs::metadata(&path)
+        .expect("there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // A line that the broker cannot read stops the change, which is undone.
+    let broken = format!("{before}nonsense\n");
+    std::fs::write(&path, &broken).expect("written");
+    assert_eq!(order(&["user", "add", "carl"], "x").0, 1);
+    assert!(std::fs::read_to_string(&path).expect("read") == broken);
+    let audit = std::fs::read_to_string(broker.data_dir().join("audit.log")).expect("read");
+    assert!(
+        audit.contains("add-user") && audit.contains("remove-user"),
+        "{audit}"
+    );
+    assert!(
+        !audit.contains("secret") && !before.contains("secret"),
+        "{audit}"
+    );
+}
+
 #[test]
 fn rules_are_explained_by_their_lines() {
     let dir = tempfile::tempdir().expect("a directory");

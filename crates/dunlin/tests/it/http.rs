@@ -187,6 +187,19 @@ fn roles_are_enforced_and_orders_are_audited() {
             [403, 403, 200],
         ),
         ("DELETE", "/tokens/x", None, [403, 403, 200]),
+        (
+            "POST",
+            "/users",
+            Some(json!({ "name": "bob", "password": "pass-of-bob" })),
+            [403, 403, 404],
+        ),
+        (
+            "PUT",
+            "/users/bob",
+            Some(json!({ "password": "pass-of-bob" })),
+            [403, 403, 404],
+        ),
+        ("DELETE", "/users/bob", None, [403, 403, 404]),
         ("GET", "/backup", None, [403, 403, 200]),
         (
             "POST",
@@ -215,19 +228,20 @@ fn roles_are_enforced_and_orders_are_audited() {
     assert_eq!(whoami, json!({ "name": "operateer", "role": "operate" }));
     let lines = audited(&broker);
     let of_door: Vec<_> = lines.iter().filter(|line| line["door"] == "http").collect();
-    assert_eq!(of_door.len(), 13 * 3, "orders, and no questions");
+    assert_eq!(of_door.len(), 16 * 3, "orders, and no questions");
     let count = |who: &str, outcome: &str| {
         let found = of_door
             .iter()
             .filter(|it| it["who"] == who && it["outcome"] == outcome);
         found.count()
     };
-    assert_eq!(count("reader", "your role does not allow this"), 13);
-    assert_eq!(count("operateer", "your role does not allow this"), 7);
+    assert_eq!(count("reader", "your role does not allow this"), 16);
+    assert_eq!(count("operateer", "your role does not allow this"), 10);
     assert_eq!(count("adminer", "your role does not allow this"), 0);
     assert_eq!(count("adminer", "done"), 8);
     let text = lines.iter().map(Value::to_string).collect::<String>();
     assert!(!text.contains("dunlin_"), "no token is in the log: {text}");
+    assert!(!text.contains("pass-of-bob"), "nor a password: {text}");
 }
 
 #[test]

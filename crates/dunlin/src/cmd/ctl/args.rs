@@ -124,6 +124,9 @@ pub(super) enum Command {
     Token(Token),
     /// List users of the password file.
     Users,
+    /// Users of the password file.
+    #[command(subcommand)]
+    User(User),
     /// Rules.
     #[command(subcommand)]
     Acl(Acl),
@@ -191,6 +194,28 @@ impl From<Allowed> for Role {
             Allowed::Admin => Self::Admin,
         }
     }
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum User {
+    /// Add a user, who is known at once. The password is read from standard input: asked
+    /// for twice at a terminal, else one line.
+    Add {
+        /// Its name.
+        name: String,
+    },
+    /// Give a user another password, read as with `add`. Its connections end.
+    Passwd {
+        /// Its name.
+        name: String,
+    },
+    /// Take a user away. Its connections end.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+    /// List users.
+    List,
 }
 
 #[derive(Debug, Subcommand)]

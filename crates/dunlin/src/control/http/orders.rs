@@ -85,6 +85,24 @@ impl Default for Sessions {
     }
 }
 
+/// A user of the password file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewUser {
+    /// Its name.
+    name: String,
+    /// Its password.
+    password: String,
+}
+
+/// A password.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewPassword {
+    /// The password.
+    password: String,
+}
+
 /// A reason.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -554,4 +572,20 @@ pub(super) fn add_token(input: &Input<'_>) -> Made {
 pub(super) fn remove_token(input: &Input<'_>) -> Made {
     let name = input.name.clone();
     plain(input, Request::RemoveToken { name })
+}
+
+pub(super) fn add_user(input: &Input<'_>) -> Made {
+    let NewUser { name, password } = input.body()?;
+    plain(input, Request::AddUser { name, password })
+}
+
+pub(super) fn set_password(input: &Input<'_>) -> Made {
+    let NewPassword { password } = input.body()?;
+    let name = input.name.clone();
+    plain(input, Request::SetPassword { name, password })
+}
+
+pub(super) fn remove_user(input: &Input<'_>) -> Made {
+    let name = input.name.clone();
+    plain(input, Request::RemoveUser { name })
 }

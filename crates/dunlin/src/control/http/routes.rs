@@ -133,6 +133,11 @@ pub(super) const ROUTES: &[Route] = &[
     get("/certificates", Read, "Certificates of the broker", of::<Page<Certificate>>(), Act::Ask(orders::certificates)),
     get("/users", Read, "Users of the password file", of::<Page<User>>(), Act::Ask(orders::users))
         .query(schema::<PageOf>),
+    post("/users", Admin, "Add a user to the password file", Answer::Reply("done"), orders::add_user)
+        .body(schema::<orders::NewUser>),
+    put("/users/{name}", Admin, "Give a user another password", Answer::Reply("done"), orders::set_password)
+        .body(schema::<orders::NewPassword>),
+    delete("/users/{name}", Admin, "Take a user out of the password file", orders::remove_user),
     get("/rights", Read, "What the rules let a client do", of::<Page<Right>>(), Act::Ask(orders::rights))
         .query(schema::<orders::Rights>),
     post("/drain", Admin, "Send clients away, then stop", Answer::Reply("done"), orders::drain)
@@ -314,7 +319,9 @@ mod tests {
     #[test]
     fn a_resource_needs_the_role_of_its_request() {
         let queries = ["", "filter=a", "topic=a", "user=a"];
-        let bodies: [&[u8]; 8] = [
+        let bodies: [&[u8]; 10] = [
+            br#"{"name":"a","password":"b"}"#,
+            br#"{"password":"b"}"#,
             br#"{"to":"b"}"#,
             b"{}",
             br#"{"topic":"a"}"#,
