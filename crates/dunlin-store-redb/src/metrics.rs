@@ -47,7 +47,8 @@ pub struct StoreTotals {
 }
 
 impl StoreMetrics {
-    pub(crate) fn note(&self, took: Duration, batches: usize, ops: usize, bytes: usize) {
+    /// A group was committed, or that was tried.
+    pub fn note(&self, took: Duration, batches: usize, ops: usize, bytes: usize) {
         let add = |to: &AtomicU64, n: u64| to.fetch_add(n, Ordering::Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         add(&self.commits, 1);
@@ -62,10 +63,15 @@ impl StoreMetrics {
     }
 
     /// So many of the last group's batches were refused, and so many not.
-    pub(crate) fn note_failed(&self, refused: u64, written: u64) {
+    pub fn note_failed(&self, refused: u64, written: u64) {
         self.failed.fetch_add(refused, Ordering::Relaxed);
         let failing = refused > 0 && written == 0;
         self.failing.store(failing, Ordering::Relaxed);
+    }
+
+    /// Nothing can be written any more.
+    pub fn note_given_up(&self) {
+        self.failing.store(true, Ordering::Relaxed);
     }
 
     /// Whether nothing of the last group could be written.

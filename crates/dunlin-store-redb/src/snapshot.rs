@@ -1,7 +1,7 @@
 //! All of an open store as of one commit, read while others are made. As long as
 //! it is held, the file cannot use the space of what it shows again.
 
-use dunlin_store::StoreError;
+use dunlin_store::{StoreError, StoreOp};
 use redb::{Database, ReadTransaction, ReadableDatabase};
 
 use crate::error::Fault;
@@ -11,7 +11,11 @@ use crate::rows::{BadRows, Table};
 use crate::tables;
 
 /// A view of a store.
-pub struct Snapshot(ReadTransaction);
+pub struct Snapshot {
+    of: ReadTransaction,
+    /// A named value that is not shown.
+    hidden: Option<&'static str>,
+}
 
 impl core::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -21,7 +25,21 @@ impl core::fmt::Debug for Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(db: &Database) -> Result<Self, Fault> {
-        Ok(Self(db.begin_read()?))
+        let of = db.begin_read()?;
+        Ok(Self { of, hidden: None })
+    }
+
+    /// Without the value of this name, which is the caller's own.
+    #[must_use]
+    pub fn without(self, name: &'static str) -> Self {
+        Self {
+            hidden: Some(name),
+            ..self
+        }
+    }
+
+    fn is_hidden(&self, op: &StoreOp) -> bool {
+        matches!((op, self.hidden), (StoreOp::PutMeta { key, .. }, Some(name)) if key == name)
     }
 
     /// Hands what the store amounts to to `sink`. What cannot be read is in the
@@ -37,8 +55,11 @@ impl Snapshot {
             let mut rows = 0;
             let before = bad.count;
             let mut failed = None;
-            let read = tables::each_of(&self.0, table, &mut bad, |key, value| {
+            let read = tables::each_of(&self.of, table, &mut bad, |key, value| {
                 let op = ops.read(table, key, value)?;
+                if op.as_ref().is_some_and(|op| self.is_hidden(op)) {
+                    return Ok(());
+                }
                 rows += 1;
                 if let (Some(op), None) = (op, &failed) {
                     failed = sink(op).err();

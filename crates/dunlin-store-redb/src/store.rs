@@ -170,7 +170,13 @@ impl RedbStore {
     /// A way to views of the store as of a moment.
     #[must_use]
     pub fn snapshots(&self) -> Snapshots {
-        Snapshots(self.commands.clone())
+        let commands = self.commands.clone();
+        Snapshots::new(move || {
+            let (to, snapshot) = sync_channel(1);
+            let closed = |_| StoreError::Closed;
+            commands.send(Command::Snapshot(to)).map_err(closed)?;
+            snapshot.recv().unwrap_or(Err(StoreError::Closed))
+        })
     }
 
     /// What the writer counts.
@@ -240,19 +246,28 @@ impl Drop for RedbStore {
 }
 
 /// Takes views of a running store, from any thread.
-#[derive(Clone, Debug)]
-pub struct Snapshots(SyncSender<Command>);
+#[derive(Clone)]
+pub struct Snapshots(Arc<dyn Fn() -> Result<Snapshot, StoreError> + Send + Sync>);
+
+impl core::fmt::Debug for Snapshots {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Snapshots").finish_non_exhaustive()
+    }
+}
 
 impl Snapshots {
+    /// Views that `take` takes, of a store that is built on this one.
+    #[must_use]
+    pub fn new(take: impl Fn() -> Result<Snapshot, StoreError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(take))
+    }
+
     /// Everything that was committed before now. Waits for the writer.
     ///
     /// # Errors
     /// The store is closed, or the disk failed.
     pub fn take(&self) -> Result<Snapshot, StoreError> {
-        let (to, snapshot) = sync_channel(1);
-        let closed = |_| StoreError::Closed;
-        self.0.send(Command::Snapshot(to)).map_err(closed)?;
-        snapshot.recv().unwrap_or(Err(StoreError::Closed))
+        (self.0)()
     }
 }
 

@@ -8,6 +8,7 @@ mod authenticator;
 mod certificates;
 mod check;
 pub(crate) mod error;
+mod kept;
 mod keys;
 mod listening;
 mod machine;
@@ -32,7 +33,6 @@ use dunlin_broker::access::Access;
 use dunlin_broker::{SECRET_BYTES, Secret, Shard};
 use dunlin_net::{Clock, Net, NetConfig, NetKeys, NetShared, Qlog};
 use dunlin_store::Recovered;
-use dunlin_store_redb::{RedbStore, Submitter};
 
 use crate::auth::Authenticator;
 use crate::bridge::Bridges;
@@ -49,6 +49,7 @@ use crate::metrics::history::{Known, Recording};
 use crate::metrics::{Paths, Readiness, Server, Shards, Sources, Watch};
 use asked::Asked;
 use authenticator::AuthClient;
+use kept::{Kept, Submits};
 use mailbox::{Address, Inbox, Mail, Outbox};
 use memory::Memory;
 use reload::{Reloader, load_access};
@@ -73,7 +74,7 @@ pub struct Daemon {
     threads: Threads,
     /// Stores session tickets until the shards have ended.
     keeper: Option<JoinHandle<()>>,
-    store: Option<RedbStore>,
+    store: Option<Kept>,
     plane: Arc<Plane>,
     /// The socket for `dunlin ctl`.
     #[cfg(unix)]
@@ -125,7 +126,7 @@ impl Daemon {
         let qlog = open_qlog(&config, clock)?;
         let (mut parts, shards) = event_loops(&config, clock, tickets.as_ref(), qlog.as_ref())?;
         let bound = listening::listen(&config, &tls, &mut parts)?;
-        let (store, recovered) = open_store(&config)?;
+        let (store, recovered) = Kept::open(&config)?;
         let keeper = match tickets {
             Some(tickets) => tickets.start(store.as_ref(), &recovered, &shards)?,
             None => None,
@@ -146,7 +147,7 @@ impl Daemon {
             shards,
             threads: Threads::default(),
             keeper,
-            ready: Arc::new(Readiness::new(store.as_ref().map(RedbStore::metrics))),
+            ready: Arc::new(Readiness::new(store.as_ref().map(Kept::metrics))),
             store,
             plane,
             #[cfg(unix)]
@@ -306,7 +307,7 @@ impl Daemon {
         let busy = self.threads.busy();
         let known = Known {
             shards: Shards::new(self.shards.clone()),
-            store: self.store.as_ref().map(RedbStore::metrics),
+            store: self.store.as_ref().map(Kept::metrics),
             busy: Box::new(move || busy.micros()),
         };
         let recording = Recording::start(known).map_err(wrong)?;
@@ -333,7 +334,7 @@ impl Daemon {
             shards: self.shards.clone(),
             plane: Arc::clone(&self.plane),
             threads: self.threads.in_use(),
-            store: self.store.as_ref().map(RedbStore::metrics),
+            store: self.store.as_ref().map(Kept::metrics),
             qlog: self.qlog.clone(),
             ready: Arc::clone(&self.ready),
             hosts: self.config.reports.metrics.hosts.clone(),
@@ -409,7 +410,7 @@ fn plane(
     reloader: &Arc<Reloader>,
     bound: &[Bound],
     clock: Clock,
-    store: Option<&RedbStore>,
+    store: Option<&Kept>,
 ) -> Result<Arc<Plane>, StartError> {
     let config = &reloader.config;
     let path = config.bans_path();
@@ -428,7 +429,7 @@ fn plane(
         reloader: Arc::clone(reloader),
         clock,
         config: config.clone(),
-        store: store.map(|store| (config.store_path(), store.snapshots())),
+        store: store.map(Kept::snapshots),
         audit: Audit::new(config.audit_path(), config.control.audit_size.0),
         bans,
         tokens,
@@ -437,7 +438,7 @@ fn plane(
     Ok(Arc::new(Plane::new(reach)))
 }
 
-fn submitter(store: &RedbStore, address: Address) -> Submitter {
+fn submitter(store: &Kept, address: Address) -> Submits {
     store.submitter(Box::new(move |done| address.send(Mail::Store(done))))
 }
 
@@ -492,14 +493,4 @@ fn open_qlog(config: &Config, clock: Clock) -> Result<Option<Qlog>, StartError> 
     let qlog = Qlog::open(dir, config.reports.qlog.limits(), clock).map_err(wrong)?;
     qlog.select(config.reports.qlog.filter());
     Ok(Some(qlog))
-}
-
-fn open_store(config: &Config) -> Result<(Option<RedbStore>, Recovered), StartError> {
-    match settings::store(config) {
-        None => Ok((None, Recovered::default())),
-        Some(settings) => {
-            let (store, recovered) = RedbStore::open(&config.store_path(), settings)?;
-            Ok((Some(store), recovered))
-        }
-    }
 }

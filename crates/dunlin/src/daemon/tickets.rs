@@ -21,9 +21,10 @@ use dunlin_net::{
 };
 use dunlin_store::limits::BATCH_OPS_MAX;
 use dunlin_store::{Batch, Recovered, Request, StoreDone, StoreOp};
-use dunlin_store_redb::{RedbStore, SubmitError, Submitter};
+use dunlin_store_redb::SubmitError;
 
 use super::StartError;
+use super::kept::{Kept, Submits};
 use super::mailbox::{Address, Mail};
 
 /// What precedes the name of a ticket in the store.
@@ -69,7 +70,7 @@ impl Tickets {
     /// no one uses the register any more.
     pub(super) fn start(
         self,
-        store: Option<&RedbStore>,
+        store: Option<&Kept>,
         recovered: &Recovered,
         shards: &[Address],
     ) -> Result<Option<JoinHandle<()>>, StartError> {
@@ -229,7 +230,7 @@ impl Waiting {
 struct Keeper {
     changes: Arc<Changes>,
     waiting: Arc<Waiting>,
-    store: Submitter,
+    store: Submits,
     token: u64,
 }
 

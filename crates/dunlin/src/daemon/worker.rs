@@ -12,10 +12,11 @@ use dunlin_base::{ConnId, ShardId, StreamId};
 use dunlin_broker::{Event, Holder, Input, Output, Shard};
 use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::Request;
-use dunlin_store_redb::{SubmitError, Submitter};
+use dunlin_store_redb::SubmitError;
 
 use super::asked::Asked;
 use super::authenticator::AuthClient;
+use super::kept::Submits;
 use super::mailbox::{Address, BusBatch, Inbox, Mail, MovedConn, Outbox};
 use super::memory::{Due, Memory, give_back_aside};
 use super::query::Query;
@@ -47,7 +48,7 @@ pub(crate) struct Worker {
     pub(crate) inbox: Inbox,
     /// Addresses of all shards, this one included.
     pub(crate) shards: Vec<Address>,
-    pub(crate) store: Option<Submitter>,
+    pub(crate) store: Option<Submits>,
     pub(crate) auth: AuthClient,
     pub(crate) qlog: Option<Qlog>,
     /// Requests that the store had no room for, oldest first.
