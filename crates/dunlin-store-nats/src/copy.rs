@@ -8,14 +8,14 @@ use std::thread;
 
 use dunlin_base::Text;
 use dunlin_store::{Batch, Recovered, Seq, StoreDone, StoreError, StoreOp};
-use dunlin_store_redb::{Engine, EngineConfig, open_engine};
+use dunlin_store_redb::{Engine, EngineConfig, Snapshot, open_engine};
 use tokio::sync::Notify;
 
 use crate::error::OpenError;
 use crate::limits::COPY_QUEUE_MAX;
 use crate::live::{self, Chunk};
 use crate::position::{POSITION, Position};
-use crate::submit::OnDone;
+use crate::submit::{OnDone, View};
 
 /// An open copy, for one caller.
 pub(crate) struct Copy {
@@ -71,6 +71,12 @@ impl Copy {
         Self::open(&path).map(|(copy, _)| copy)
     }
 
+    /// Everything as of now, without what is the copy's own.
+    fn snapshot(&mut self) -> Result<Snapshot, StoreError> {
+        let snapshot = self.engine.snapshot()?;
+        Ok(snapshot.without(POSITION))
+    }
+
     /// Whether rows of it cannot be read.
     pub(crate) fn is_damaged(&self) -> bool {
         self.engine.damaged_rows() > 0
@@ -123,6 +129,8 @@ pub(crate) enum Work {
         seqs: Vec<Seq>,
         on_done: OnDone,
     },
+    /// Show everything as of now.
+    Snapshot(View),
     /// Say what is live.
     Live(tokio::sync::mpsc::Sender<Chunk>),
     Close,
@@ -200,9 +208,11 @@ fn run(mut copy: Copy, orders: &Receiver<Work>, failed: &Failed) {
                 Ok(messages) => StoreDone::Loaded { token, messages },
                 Err(error) => StoreDone::Failed { token, error },
             }),
+            // Without a receiver, nothing wants it.
+            Work::Snapshot(to) => drop(to.send(copy.snapshot())),
             Work::Live(to) => {
                 let base = copy.position.clone().unwrap_or_default();
-                match copy.engine.snapshot() {
+                match copy.snapshot() {
                     Ok(snapshot) => live::start(snapshot, base.place, to),
                     Err(error) => tracing::warn!("the copy cannot be read: {error}"),
                 }

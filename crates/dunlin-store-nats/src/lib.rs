@@ -19,11 +19,14 @@
 
 mod api;
 mod chain;
+mod config;
 mod copy;
+mod ended;
 mod error;
 pub mod limits;
 mod live;
 mod log;
+mod look;
 mod position;
 mod reading;
 mod record;
@@ -35,9 +38,9 @@ mod submit;
 mod version;
 
 pub use chain::LogError;
+pub use config::NatsConfig;
 pub use error::{GaveUp, OpenError};
 pub use record::{OVERHEAD_BYTES, RecordError, VERSION};
-pub use recover::NatsConfig;
 pub use store::NatsStore;
 pub use submit::Submitter;
 pub use version::ServerVersion;

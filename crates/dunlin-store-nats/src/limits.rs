@@ -45,6 +45,9 @@ pub const ACK_WAIT: Duration = Duration::from_secs(5);
 /// How long an answer of the server to any question is waited for.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
+/// How often an owner that writes nothing looks whether its stream is still its own.
+pub const LOOK_EVERY: Duration = Duration::from_secs(2);
+
 /// Between two questions, when a server has no answer yet.
 pub const ASK_AGAIN: Duration = Duration::from_millis(100);
 

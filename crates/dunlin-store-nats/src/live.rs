@@ -8,7 +8,6 @@ use tokio::sync::mpsc::Sender;
 
 use crate::chain::Place;
 use crate::limits::LIVE_BYTES;
-use crate::position::POSITION;
 
 /// Operations that are live as of a place.
 #[derive(Debug)]
@@ -58,9 +57,6 @@ struct Gather {
 
 impl Gather {
     fn push(&mut self, op: StoreOp) -> std::io::Result<()> {
-        if matches!(&op, StoreOp::PutMeta { key, .. } if key.as_str() == POSITION) {
-            return Ok(());
-        }
         self.bytes += crate::submit::cost(&op);
         self.ops.push(op);
         if self.bytes >= LIVE_BYTES {

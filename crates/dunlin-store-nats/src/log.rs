@@ -4,17 +4,20 @@
 use core::mem;
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use async_nats::{HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use dunlin_store::codec::encode_ops;
 use dunlin_store::{Batch, Request, StoreDone, StoreError, StoreOp};
+use dunlin_store_redb::StoreMetrics;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::api::Api;
 use crate::chain::{Chain, Place};
+use crate::config::NatsConfig;
 use crate::copy::{CopyThread, Work};
 use crate::error::GaveUp;
 use crate::limits::{
@@ -22,10 +25,11 @@ use crate::limits::{
     IN_FLIGHT_MAX, LIVE_GROUPS_MAX, RECORD_BYTES_MAX, WINDOW,
 };
 use crate::live::Chunk;
+use crate::look::Look;
 use crate::position::{POSITION, Position};
 use crate::reading::{EXPECTED, PubAck};
 use crate::record::{self, BEGIN, END, FIRST, Head, Kind, LAST};
-use crate::recover::{NatsConfig, Owned};
+use crate::recover::Owned;
 use crate::submit::{Charge, Command, OnDone, Pending, cost};
 
 /// A stream refused a record that was not the next.
@@ -70,6 +74,8 @@ pub(crate) struct Flight {
     batches: Vec<Batch>,
     answers: Vec<Answer>,
     after: Vec<Pending>,
+    /// When it was sent first.
+    begun: Instant,
     sent: Sent,
 }
 
@@ -144,6 +150,8 @@ pub(crate) struct Log {
     commands: Receiver<Command>,
     copy: CopyThread,
     length: Length,
+    look: Look,
+    metrics: Arc<StoreMetrics>,
     closing: bool,
 }
 
@@ -152,7 +160,7 @@ impl Log {
         owned: Owned,
         config: &NatsConfig,
         (inbox, replies): (String, Subscriber),
-        commands: Receiver<Command>,
+        (commands, metrics): (Receiver<Command>, Arc<StoreMetrics>),
     ) -> Result<Self, crate::OpenError> {
         let chain = owned.chain;
         let last = Place {
@@ -186,6 +194,8 @@ impl Log {
                 least: config.compact_bytes,
                 chunks: None,
             },
+            look: Look::new(),
+            metrics,
             closing: false,
         })
     }
@@ -210,10 +220,19 @@ impl Log {
             "the partition is given up: {cause}"
         );
         let error = cause.to_store_error();
+        self.metrics.note_given_up();
         gave_up(cause);
         self.fail_all(&error);
-        while let Some(Command::Request(pending)) = self.commands.recv().await {
-            pending.fail(error.clone());
+        while let Some(command) = self.commands.recv().await {
+            match command {
+                Command::Request(pending) => {
+                    self.metrics.note_failed(1, 0);
+                    pending.fail(error.clone());
+                }
+                // Without a receiver, nothing wants it.
+                Command::Snapshot(to) => drop(to.send(Err(error.clone()))),
+                Command::Close => return,
+            }
         }
     }
 
@@ -224,6 +243,7 @@ impl Log {
         for (answers, after) in waiting.chain([(group.answers, group.after)]) {
             for answer in answers {
                 let refused = answer.refused.clone().or_else(|| Some(error.clone()));
+                self.metrics.note_failed(1, 0);
                 Answer { refused, ..answer }.tell();
             }
             for pending in after {
@@ -254,6 +274,7 @@ impl Log {
         let wake = [overdue, window].into_iter().flatten().min();
         let wake = wake.unwrap_or_else(|| Instant::now() + NEVER);
         let takes = !self.closing && !self.group.is_full();
+        let idle = self.flights.is_empty() && self.group.since.is_none() && !self.closing;
         let writes = room && self.group.since.is_none() && self.length.chunks.is_some();
         tokio::select! {
             biased;
@@ -262,6 +283,10 @@ impl Log {
             command = self.commands.recv(), if takes => self.take(command),
             chunk = next_chunk(&mut self.length.chunks), if writes => {
                 self.write_again(chunk).await?;
+            }
+            seen = self.look.answer(&self.api), if idle => {
+                let now = Instant::now();
+                self.look.judge(seen, &self.subject, self.patience, now)?;
             }
             () = sleep_until(wake) => {
                 if overdue.is_some_and(|at| at <= Instant::now()) {
@@ -278,6 +303,7 @@ impl Log {
         loop {
             match next {
                 Some(Command::Request(pending)) => self.take_request(*pending),
+                Some(Command::Snapshot(to)) => self.copy.order(Work::Snapshot(to)),
                 Some(Command::Close) | None => {
                     self.closing = true;
                     return;
@@ -368,6 +394,7 @@ impl Log {
             batches: group.batches,
             answers: group.answers,
             after: group.after,
+            begun: Instant::now(),
             sent: self.unsent(),
         };
         self.send(flight).await
@@ -380,6 +407,7 @@ impl Log {
             flight.after.append(&mut after);
             return;
         }
+        self.note_refused(&answers, 0);
         for answer in answers {
             answer.tell();
         }
@@ -511,6 +539,8 @@ impl Log {
         self.uncertain = None;
         let (place, term) = (flight.sent.end, flight.sent.term);
         self.tail = Chain::after(place, self.own.epoch, term);
+        self.look.not_now();
+        self.note(&flight);
         for answer in flight.answers {
             answer.tell();
         }
@@ -527,6 +557,27 @@ impl Log {
             self.shorten(flight.base);
         }
         self.may_write_again();
+    }
+
+    /// Counts what is acknowledged; what is written again was counted.
+    fn note(&self, flight: &Flight) {
+        if flight.kind != Kind::Ops {
+            return;
+        }
+        let batches = &flight.batches;
+        let ops = || batches.iter().flat_map(|batch| &batch.ops);
+        let bytes = ops().map(cost).sum();
+        let took = flight.begun.elapsed();
+        self.metrics.note(took, batches.len(), ops().count(), bytes);
+        self.note_refused(&flight.answers, batches.len() as u64);
+    }
+
+    fn note_refused(&self, answers: &[Answer], written: u64) {
+        let refused = answers.iter().filter(|answer| answer.refused.is_some());
+        let refused = refused.count() as u64;
+        if refused + written > 0 {
+            self.metrics.note_failed(refused, written);
+        }
     }
 
     /// Begins to write again what is live, where the log has grown enough.
@@ -564,6 +615,7 @@ impl Log {
             batches: Vec::new(),
             answers: Vec::new(),
             after: Vec::new(),
+            begun: Instant::now(),
             sent: self.unsent(),
         };
         self.send(flight).await

@@ -1,17 +1,15 @@
 //! Opening: the server is looked at, the stream is taken over, and the copy is brought
 //! up to the claim.
 
-use core::time::Duration;
-use std::path::PathBuf;
-
 use async_nats::{Client, ConnectOptions, ServerAddr};
 use dunlin_store::{Batch, Recovered};
 
 use crate::api::{Api, AskError, StreamInfo, insist};
 use crate::chain::{Body, Chain, Found, LogError};
+use crate::config::NatsConfig;
 use crate::copy::Copy;
 use crate::error::OpenError;
-use crate::limits::{ANSWER_WAIT, COMPACT_BYTES, PATIENCE};
+use crate::limits::ANSWER_WAIT;
 use crate::position::Position;
 use crate::reading::{self, ReadError, claim, read_until};
 use crate::record::{self, Kind};
@@ -19,65 +17,6 @@ use crate::server;
 
 /// How often an epoch is chosen again, because another owner had a newer one.
 const TRIES_MAX: usize = 8;
-
-/// How a store is run.
-#[derive(Clone, Debug)]
-pub struct NatsConfig {
-    /// Servers, as `nats://user:password@host:port`; all for the same user.
-    pub urls: Vec<String>,
-    /// The same servers for a user of the system account, who is asked whether they sync
-    /// before they acknowledge.
-    pub system_urls: Vec<String>,
-    /// Servers that acknowledge before they sync, or cannot be asked, are accepted:
-    /// what was acknowledged last may then be lost in a power cut.
-    pub unsynced_accepted: bool,
-    /// What stream and subjects begin with: letters, digits, `-` and `_`.
-    pub prefix: String,
-    /// Which partition.
-    pub partition: u16,
-    /// Replicas of the stream: 1 or 3.
-    pub replicas: usize,
-    /// The file of the copy.
-    pub copy: PathBuf,
-    /// How long a server may not answer before the owner gives up.
-    pub patience: Duration,
-    /// Bytes that a log may grow by before what is live is written again and the rest
-    /// deleted; it grows by twice what is live in any case.
-    pub compact_bytes: u64,
-}
-
-impl NatsConfig {
-    /// Partition 0 under the prefix `dl`, one replica, no system account.
-    #[must_use]
-    pub fn new(url: &str, copy: PathBuf) -> Self {
-        Self {
-            urls: vec![url.to_owned()],
-            system_urls: Vec::new(),
-            unsynced_accepted: false,
-            prefix: "dl".to_owned(),
-            partition: 0,
-            replicas: 1,
-            copy,
-            patience: PATIENCE,
-            compact_bytes: COMPACT_BYTES,
-        }
-    }
-
-    fn stream(&self) -> String {
-        format!("{}-p-{}", self.prefix, self.partition)
-    }
-
-    fn subject(&self, epoch: u64, owner: u64) -> String {
-        format!("{}.p.{}.{epoch}-{owner:016x}", self.prefix, self.partition)
-    }
-
-    /// The epoch in a subject of this partition.
-    fn epoch_in(&self, subject: &str) -> Option<u64> {
-        let before = format!("{}.p.{}.", self.prefix, self.partition);
-        let (epoch, _) = subject.strip_prefix(&before)?.split_once('-')?;
-        epoch.parse().ok()
-    }
-}
 
 /// A log that this process owns.
 pub(crate) struct Owned {
@@ -100,7 +39,7 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
             why: "its prefix has other characters than letters, digits, - and _".to_owned(),
         });
     }
-    let client = connect(&config.urls).await?;
+    let client = connect(config, &config.urls).await?;
     server::check(&client)?;
     let syncing = match config.system_urls.is_empty() {
         _ if config.unsynced_accepted => None,
@@ -108,7 +47,7 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
             let why = "no URL of the system account is named".to_owned();
             return Err(OpenError::SyncUnknown(why));
         }
-        false => Some(server::syncing(&connect(&config.system_urls).await?).await?),
+        false => Some(server::syncing(&connect(config, &config.system_urls).await?).await?),
     };
     let api = Api {
         client,
@@ -126,7 +65,7 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
 }
 
 /// Connects as the user of the first URL that has one.
-async fn connect(urls: &[String]) -> Result<Client, OpenError> {
+async fn connect(config: &NatsConfig, urls: &[String]) -> Result<Client, OpenError> {
     let wrong = |error: std::io::Error| OpenError::Connect(error.to_string());
     let servers: Result<Vec<ServerAddr>, _> = urls.iter().map(|url| url.parse()).collect();
     let servers = servers.map_err(wrong)?;
@@ -134,6 +73,9 @@ async fn connect(urls: &[String]) -> Result<Client, OpenError> {
         .name("dunlin")
         .connection_timeout(ANSWER_WAIT)
         .request_timeout(Some(ANSWER_WAIT));
+    if let Some(file) = &config.tls_ca {
+        options = options.add_root_certificates(file.clone());
+    }
     let users = servers
         .iter()
         .map(|server| (server.username(), server.password()));

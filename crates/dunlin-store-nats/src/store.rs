@@ -1,16 +1,20 @@
 //! The store as a node uses it: opened once a partition, submitted to by the shard that
 //! serves it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 
-use dunlin_store::{Recovered, StoreDone};
+use dunlin_store::{Recovered, StoreDone, StoreError};
+use dunlin_store_redb::{Snapshots, StoreMetrics};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
+use crate::config::NatsConfig;
+use crate::ended::Ended;
 use crate::error::{GaveUp, OpenError};
 use crate::limits::QUEUE_MAX;
 use crate::log::Log;
-use crate::recover::{self, NatsConfig};
+use crate::recover;
 use crate::submit::{Command, Submitter, Waiting};
 
 /// A partition that this process owns: its threads. Dropping it closes it.
@@ -19,7 +23,8 @@ pub struct NatsStore {
     commands: Sender<Command>,
     thread: Option<JoinHandle<()>>,
     waiting: Waiting,
-    gave_up: Arc<OnceLock<GaveUp>>,
+    metrics: Arc<StoreMetrics>,
+    ended: Arc<Ended>,
 }
 
 impl NatsStore {
@@ -31,11 +36,12 @@ impl NatsStore {
     pub fn open(config: NatsConfig) -> Result<(Self, Recovered), OpenError> {
         let (commands, receiver) = channel(QUEUE_MAX);
         let (opened, result) = std::sync::mpsc::sync_channel(1);
-        let gave_up = Arc::new(OnceLock::new());
-        let of_thread = Arc::clone(&gave_up);
+        let ended = Arc::new(Ended::default());
+        let metrics = Arc::new(StoreMetrics::default());
+        let of_thread = (Arc::clone(&ended), Arc::clone(&metrics));
         let thread = thread::Builder::new()
             .name("store-log".to_owned())
-            .spawn(move || run(&config, receiver, &opened, &of_thread))
+            .spawn(move || run(&config, receiver, &opened, of_thread))
             .map_err(OpenError::Thread)?;
         let gone = |_| OpenError::Server("the store's thread has ended".to_owned());
         let recovered = result.recv().map_err(gone).flatten();
@@ -43,7 +49,8 @@ impl NatsStore {
             commands,
             thread: Some(thread),
             waiting: Waiting::default(),
-            gave_up,
+            metrics,
+            ended,
         };
         recovered.map(|recovered| (store, recovered))
     }
@@ -62,7 +69,32 @@ impl NatsStore {
     /// Why this owner acknowledges nothing any more; `None`: it does.
     #[must_use]
     pub fn gave_up(&self) -> Option<GaveUp> {
-        self.gave_up.get().cloned()
+        self.ended.cause()
+    }
+
+    /// Calls `then` with the cause when this owner gives up, or now if it did. It is
+    /// called on the store's threads and must not block. Of several, the last one counts.
+    pub fn when_given_up(&self, then: Box<dyn FnOnce(GaveUp) + Send>) {
+        self.ended.then(then);
+    }
+
+    /// What is written and refused. It says that it fails from the moment when this owner
+    /// gave up.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<StoreMetrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// A way to views of what is acknowledged, from any thread that may block.
+    #[must_use]
+    pub fn snapshots(&self) -> Snapshots {
+        let commands = self.commands.clone();
+        Snapshots::new(move || {
+            let (to, snapshot) = sync_channel(1);
+            let sent = commands.blocking_send(Command::Snapshot(to));
+            sent.map_err(|_| StoreError::Closed)?;
+            snapshot.recv().unwrap_or(Err(StoreError::Closed))
+        })
     }
 
     /// Carries out what was submitted and ends. The partition stays this owner's until
@@ -92,7 +124,7 @@ fn run(
     config: &NatsConfig,
     commands: Receiver<Command>,
     opened: &Opened,
-    gave_up: &OnceLock<GaveUp>,
+    (ended, metrics): (Arc<Ended>, Arc<StoreMetrics>),
 ) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -106,10 +138,10 @@ fn run(
         }
     };
     runtime.block_on(async {
-        match begin(config, commands).await {
+        match begin(config, commands, metrics).await {
             Ok((log, recovered)) => {
                 let _ = opened.send(Ok(recovered));
-                log.run(|cause| drop(gave_up.set(cause))).await;
+                log.run(|cause| ended.set(cause)).await;
             }
             Err(error) => drop(opened.send(Err(error))),
         }
@@ -119,12 +151,13 @@ fn run(
 async fn begin(
     config: &NatsConfig,
     commands: Receiver<Command>,
+    metrics: Arc<StoreMetrics>,
 ) -> Result<(Log, Recovered), OpenError> {
     let (owned, recovered) = recover::open(config).await?;
     let client = &owned.api.client;
     let inbox = client.new_inbox();
     let replies = client.subscribe(format!("{inbox}.*")).await;
     let replies = replies.map_err(|error| OpenError::Server(error.to_string()))?;
-    let log = Log::new(owned, config, (inbox, replies), commands)?;
+    let log = Log::new(owned, config, (inbox, replies), (commands, metrics))?;
     Ok((log, recovered))
 }

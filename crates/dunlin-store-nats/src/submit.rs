@@ -2,9 +2,10 @@
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use dunlin_store::{Request, StoreDone, StoreError, StoreOp};
-use dunlin_store_redb::SubmitError;
+use dunlin_store_redb::{Snapshot, SubmitError};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -82,9 +83,14 @@ impl Drop for Pending {
     }
 }
 
+/// Where a view of the copy is wanted.
+pub(crate) type View = SyncSender<Result<Snapshot, StoreError>>;
+
 /// What the log's thread receives.
 pub(crate) enum Command {
     Request(Box<Pending>),
+    /// A view of what is acknowledged, or why there is none.
+    Snapshot(View),
     Close,
 }
 
@@ -123,7 +129,7 @@ impl Submitter {
         };
         let request = match refused {
             Command::Request(mut pending) => pending.request.take(),
-            Command::Close => None,
+            Command::Close | Command::Snapshot(_) => None,
         };
         match request {
             Some(request) if busy => Err(SubmitError::Busy(request)),

@@ -151,3 +151,51 @@ fn dequeue(counter: u64, round: u64) -> dunlin_store::Request {
         }],
     })
 }
+
+#[test]
+fn what_is_written_and_refused_is_counted() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (open, _) = Open::new(server.config("copy"));
+    open.commit(1..=5);
+    open.submitter.submit(enqueue(6, 65 << 20)).expect("room");
+    assert!(matches!(open.wait(), StoreDone::Failed { token: 6, .. }));
+    open.commit([7]);
+    let totals = open.store.metrics().totals();
+    let found = (totals.commits, totals.batches, totals.operations);
+    assert_eq!(found, (6, 6, 12));
+    assert!(totals.bytes >= 6 * 300, "{} bytes", totals.bytes);
+    assert_eq!(totals.failed, 1);
+    assert!(!open.store.metrics().is_failing());
+}
+
+/// A view is of what was acknowledged before, and has not what is the copy's own.
+#[test]
+fn a_view_shows_what_is_acknowledged() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (open, _) = Open::new(server.config("copy"));
+    open.commit(1..=10);
+    let snapshots = open.store.snapshots();
+    let view = snapshots.take().expect("a view");
+    open.commit([11]);
+    let mut found = Vec::new();
+    let report = view.read(&mut |op| {
+        found.push(op);
+        Ok(())
+    });
+    assert!(report.expect("readable").is_sound());
+    let queued = |op: &dunlin_store::StoreOp| match op {
+        dunlin_store::StoreOp::Enqueue { seq, .. } => Some(seq.counter()),
+        _ => None,
+    };
+    let queued: Vec<_> = found.iter().filter_map(queued).collect();
+    assert_eq!(queued, (1..=10).collect::<Vec<_>>());
+    let is_named =
+        |op: &&dunlin_store::StoreOp| matches!(op, dunlin_store::StoreOp::PutMeta { .. });
+    assert_eq!(found.iter().find(is_named), None);
+    open.store.close();
+    assert!(snapshots.take().is_err());
+}

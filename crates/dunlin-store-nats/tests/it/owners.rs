@@ -1,10 +1,13 @@
 //! Two owners at once: only what the newer one writes counts, and the older one learns.
 
+use core::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+
 use dunlin_store::{StoreDone, StoreError};
 use dunlin_store_nats::{GaveUp, NatsConfig, NatsStore, OpenError};
 use serde_json::json;
 
-use crate::support::{Open, Server, Sync, enqueue, numbers};
+use crate::support::{Open, Server, Sync, WAIT, enqueue, numbers};
 
 #[test]
 fn a_former_owner_is_refused_and_gives_up() {
@@ -116,4 +119,67 @@ fn a_stream_that_is_deleted_is_given_up() {
     // Its copy remembers what the log has lost.
     let refused = NatsStore::open(server.config("copy")).expect_err("refused");
     assert!(matches!(refused, OpenError::Log(_)), "{refused}");
+}
+
+/// Hears why an owner gave up.
+fn end_of(open: &Open) -> Receiver<GaveUp> {
+    let (said, causes) = channel();
+    let then = move |cause| said.send(cause).expect("waited for");
+    open.store.when_given_up(Box::new(then));
+    causes
+}
+
+/// It has nothing to write, and serves what needs no writing: it has to learn by itself.
+#[test]
+fn an_idle_owner_learns_that_it_was_taken_over() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (old, _) = Open::new(server.config("old"));
+    old.commit(1..=3);
+    let causes = end_of(&old);
+    let (_new, _) = Open::new(server.config("new"));
+    assert_eq!(causes.recv_timeout(WAIT), Ok(GaveUp::TakenOver));
+    assert!(old.store.metrics().is_failing());
+    // Asked late, it says it again; once to each.
+    let late = end_of(&old);
+    assert_eq!(late.try_recv(), Ok(GaveUp::TakenOver));
+    old.write(4);
+    assert!(causes.try_recv().is_err() && late.try_recv().is_err());
+}
+
+#[test]
+fn an_idle_owner_learns_that_its_stream_is_gone() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (open, _) = Open::new(server.config("copy"));
+    let causes = end_of(&open);
+    let gone = server.ask("$JS.API.STREAM.DELETE.dl-p-0", &json!({}));
+    assert_eq!(gone["success"], json!(true));
+    assert_eq!(causes.recv_timeout(WAIT), Ok(GaveUp::StreamGone));
+}
+
+/// A server that is away for less than the patience costs an idle owner nothing; one that
+/// stays away ends it, as another may have taken over.
+#[test]
+fn an_idle_owner_bears_a_silent_server_for_a_while() {
+    let Some(mut server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let config = NatsConfig {
+        patience: Duration::from_secs(20),
+        ..server.config("copy")
+    };
+    let (open, _) = Open::new(config);
+    open.commit([1]);
+    let causes = end_of(&open);
+    server.kill();
+    let none = causes.recv_timeout(Duration::from_secs(8));
+    assert!(none.is_err(), "{none:?}");
+    server.run();
+    open.commit([2]);
+    assert!(!open.store.metrics().is_failing());
+    server.kill();
+    assert_eq!(causes.recv_timeout(WAIT), Ok(GaveUp::Silent(20)));
 }

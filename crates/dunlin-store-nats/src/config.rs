@@ -1,0 +1,118 @@
+//! How a store is run. Passwords are not shown.
+
+use core::fmt;
+use core::time::Duration;
+use std::path::PathBuf;
+
+use crate::limits::{COMPACT_BYTES, PATIENCE};
+
+/// How a store is run.
+#[derive(Clone)]
+pub struct NatsConfig {
+    /// Servers, as `nats://user:password@host:port`; all for the same user.
+    pub urls: Vec<String>,
+    /// The same servers for a user of the system account, who is asked whether they sync
+    /// before they acknowledge.
+    pub system_urls: Vec<String>,
+    /// Servers that acknowledge before they sync, or cannot be asked, are accepted:
+    /// what was acknowledged last may then be lost in a power cut.
+    pub unsynced_accepted: bool,
+    /// What stream and subjects begin with: letters, digits, `-` and `_`.
+    pub prefix: String,
+    /// Which partition.
+    pub partition: u16,
+    /// Replicas of the stream: 1 or 3.
+    pub replicas: usize,
+    /// Certificates of the authorities that servers behind `tls://` are believed from; those
+    /// of the system, if there is no such file.
+    pub tls_ca: Option<PathBuf>,
+    /// The file of the copy.
+    pub copy: PathBuf,
+    /// How long a server may not answer before the owner gives up.
+    pub patience: Duration,
+    /// Bytes that a log may grow by before what is live is written again and the rest
+    /// deleted; it grows by twice what is live in any case.
+    pub compact_bytes: u64,
+}
+
+impl NatsConfig {
+    /// Partition 0 under the prefix `dl`, one replica, no system account.
+    #[must_use]
+    pub fn new(url: &str, copy: PathBuf) -> Self {
+        Self {
+            urls: vec![url.to_owned()],
+            system_urls: Vec::new(),
+            unsynced_accepted: false,
+            prefix: "dl".to_owned(),
+            partition: 0,
+            replicas: 1,
+            tls_ca: None,
+            copy,
+            patience: PATIENCE,
+            compact_bytes: COMPACT_BYTES,
+        }
+    }
+
+    pub(crate) fn stream(&self) -> String {
+        format!("{}-p-{}", self.prefix, self.partition)
+    }
+
+    pub(crate) fn subject(&self, epoch: u64, owner: u64) -> String {
+        format!("{}.p.{}.{epoch}-{owner:016x}", self.prefix, self.partition)
+    }
+
+    /// The epoch in a subject of this partition.
+    pub(crate) fn epoch_in(&self, subject: &str) -> Option<u64> {
+        let before = format!("{}.p.{}.", self.prefix, self.partition);
+        let (epoch, _) = subject.strip_prefix(&before)?.split_once('-')?;
+        epoch.parse().ok()
+    }
+}
+
+impl fmt::Debug for NatsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |urls: &[String]| urls.iter().map(|url| shown(url)).collect::<Vec<_>>();
+        f.debug_struct("NatsConfig")
+            .field("urls", &shown(&self.urls))
+            .field("system_urls", &shown(&self.system_urls))
+            .field("unsynced_accepted", &self.unsynced_accepted)
+            .field("prefix", &self.prefix)
+            .field("partition", &self.partition)
+            .field("replicas", &self.replicas)
+            .field("tls_ca", &self.tls_ca)
+            .field("copy", &self.copy)
+            .field("patience", &self.patience)
+            .field("compact_bytes", &self.compact_bytes)
+            .finish()
+    }
+}
+
+/// A URL without user and password.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    match scheme {
+        "" => host.to_owned(),
+        scheme => format!("{scheme}://{host}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let config = NatsConfig {
+            urls: vec!["nats://a:se@cret@h:1".to_owned(), "nats://h2".to_owned()],
+            system_urls: vec!["x:secret@h3:2".to_owned()],
+            ..NatsConfig::new("", PathBuf::new())
+        };
+        let text = format!("{config:?}");
+        assert!(!text.contains("cret"), "{text}");
+        assert!(
+            text.contains("nats://h:1") && text.contains("h3:2"),
+            "{text}"
+        );
+    }
+}
