@@ -41,13 +41,13 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
     }
     let client = connect(config, &config.urls).await?;
     server::check(&client)?;
-    let syncing = match config.system_urls.is_empty() {
+    let system = match config.system_urls.is_empty() {
         _ if config.unsynced_accepted => None,
         true => {
             let why = "no URL of the system account is named".to_owned();
             return Err(OpenError::SyncUnknown(why));
         }
-        false => Some(server::syncing(&connect(config, &config.system_urls).await?).await?),
+        false => Some(connect(config, &config.system_urls).await?),
     };
     let api = Api {
         client,
@@ -57,7 +57,8 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
     let owner = getrandom::u64().map_err(|error| OpenError::Server(error.to_string()))?;
     let info = stream(&api, config, &copy, owner).await?;
     check_stream(config, &api, &info)?;
-    if let Some(syncing) = syncing {
+    if let Some(system) = system {
+        let syncing = server::syncing(&system, &info.servers).await?;
         server::all_sync(&syncing, &info.servers)?;
     }
     let taken = take_over(&api, config, owner, info).await?;

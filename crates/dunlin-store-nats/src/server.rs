@@ -38,8 +38,12 @@ pub(crate) fn check(client: &Client) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// By name, whether a server syncs before it acknowledges.
-pub(crate) async fn syncing(system: &Client) -> Result<BTreeMap<String, bool>, OpenError> {
+/// By name, whether a server syncs before it acknowledges; all of `wanted` as far as they
+/// answer. Without a cluster there is no name to want, and one server.
+pub(crate) async fn syncing(
+    system: &Client,
+    wanted: &[String],
+) -> Result<BTreeMap<String, bool>, OpenError> {
     let unknown = |error: String| OpenError::SyncUnknown(error);
     let inbox = system.new_inbox();
     let subscribed = system.subscribe(inbox.clone()).await;
@@ -58,6 +62,11 @@ pub(crate) async fn syncing(system: &Client) -> Result<BTreeMap<String, bool>, O
         if let Some(name) = answer["server"]["name"].as_str() {
             let always = &answer["data"]["config"]["sync_always"];
             found.insert(name.to_owned(), always.as_bool().unwrap_or(false));
+        }
+        let own = [system.server_info().server_name];
+        let wanted = if wanted.is_empty() { &own } else { wanted };
+        if wanted.iter().all(|name| found.contains_key(name)) {
+            break;
         }
     }
     if found.is_empty() {
