@@ -40,6 +40,7 @@ mod version;
 pub use chain::LogError;
 pub use config::NatsConfig;
 pub use error::{GaveUp, OpenError};
+pub use position::POSITION;
 pub use record::{OVERHEAD_BYTES, RecordError, VERSION};
 pub use store::NatsStore;
 pub use submit::Submitter;

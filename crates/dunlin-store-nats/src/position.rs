@@ -6,7 +6,7 @@ use dunlin_store::codec::Reader;
 use crate::chain::Place;
 
 /// The named value that says up to where the copy is. Submitters cannot name it.
-pub(crate) const POSITION: &str = "$log";
+pub const POSITION: &str = "$log";
 
 const POSITION_VERSION: u8 = 1;
 

@@ -35,7 +35,7 @@ impl NatsStore {
     /// See [`OpenError`].
     pub fn open(config: NatsConfig) -> Result<(Self, Recovered), OpenError> {
         let (commands, receiver) = channel(QUEUE_MAX);
-        let (opened, result) = std::sync::mpsc::sync_channel(1);
+        let (opened, result) = sync_channel(1);
         let ended = Arc::new(Ended::default());
         let metrics = Arc::new(StoreMetrics::default());
         let of_thread = (Arc::clone(&ended), Arc::clone(&metrics));

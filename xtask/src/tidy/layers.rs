@@ -172,6 +172,7 @@ const TABLE: &[Layer] = &[
             "dunlin-store",
             "dunlin-broker",
             "dunlin-net",
+            "dunlin-store-nats",
             "dunlin-store-redb",
             "dunlin-sim",
             "dunlin-dial",

@@ -75,7 +75,12 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one; `None`: there is no program.
     pub(crate) fn start(sync: Sync) -> Option<Self> {
-        let mut server = Self::new(program()?, sync, "");
+        Self::start_with(sync, "")
+    }
+
+    /// With more in its configuration.
+    pub(crate) fn start_with(sync: Sync, more: &str) -> Option<Self> {
+        let mut server = Self::new(program()?, sync, more);
         server.run();
         Some(server)
     }

@@ -1,9 +1,11 @@
 //! `dunlin broker`: starts the daemon, says where it listens and how to reach
 //! it, and stops it at SIGTERM or SIGINT.
 
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use clap::Args;
@@ -13,7 +15,7 @@ use crate::config::listener::{Anonymous, Kind, Listener, Protocol};
 use crate::config::{Config, EXAMPLE};
 use crate::control::audit::Who;
 use crate::control::values::{Request, Role};
-use crate::daemon::{Bound, Daemon};
+use crate::daemon::{Bound, Daemon, GivenUp};
 use crate::service::Service;
 use crate::signals::{self, Signal, Signals};
 
@@ -31,6 +33,12 @@ pub(crate) struct Broker {
     /// Directory of the store and the development certificates.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Keep what is durable as a log in NATS JetStream, so that another machine can go on
+    /// with it: a server, as in nats://user:password@host:4222; may be repeated. As
+    /// store.nats.urls of the configuration, where passwords are not seen in the list of
+    /// processes.
+    #[arg(long, value_name = "URL")]
+    store: Vec<String>,
     /// Override one key of the configuration, as in
     /// --set limits.receive_maximum=100; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -49,7 +57,7 @@ impl Broker {
             io::stdout().write_all(EXAMPLE.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut config = Config::load(self.config.as_deref(), &self.set)?;
+        let mut config = Config::load(self.config.as_deref(), &self.overrides())?;
         if let Some(dir) = self.data_dir {
             config.data_dir = dir;
         }
@@ -62,20 +70,26 @@ impl Broker {
         let descriptors = crate::descriptors::raise_limit();
         tracing::debug!(?descriptors, "limit of open files");
         let mut signals = Signals::new().context("cannot handle signals")?;
-        let daemon = Daemon::start(config.clone())?;
+        let daemon = match Daemon::start(config.clone()) {
+            Err(error) if error.is_taken_over() => {
+                tracing::error!(%error, "another broker was started at the same time");
+                return Ok(ExitCode::from(TAKEN_OVER));
+            }
+            started => started?,
+        };
         // A broker whose output is not read is still a broker.
         let _ = announce(&config, &daemon);
-        daemon.plane().when_drained(|| {
-            if let Err(error) = signals::stop() {
-                tracing::error!(%error, "cannot stop");
-            }
-        });
+        daemon.plane().when_drained(stop);
+        let end = Arc::new(End::default());
+        let of_store = Arc::clone(&end);
+        daemon.when_given_up(move |cause| of_store.given_up(&cause));
         let service = Service::ready(&daemon).context("cannot start the watchdog")?;
         while signals.wait() == Signal::Reload {
             // The log has what came of it, and the audit log the order.
             let _ = service.reloading(|| daemon.plane().answer(&by_signal(), &Request::Reload {}));
         }
         tracing::info!("stopping");
+        end.begin();
         service.stopping();
         let impatient = signals.on_second_stop(|| {
             tracing::warn!("stopped before everything was done");
@@ -83,7 +97,58 @@ impl Broker {
         });
         impatient.context("cannot handle signals")?;
         daemon.shut_down();
-        Ok(ExitCode::SUCCESS)
+        Ok(end.code())
+    }
+
+    /// Keys that the command line sets.
+    fn overrides(&self) -> Vec<String> {
+        let mut all = self.set.clone();
+        if !self.store.is_empty() {
+            let urls: toml::Value = self.store.clone().into();
+            all.push(format!("store.nats.urls={urls}"));
+        }
+        all
+    }
+}
+
+/// The exit code of a broker whose store another one has taken over: a service manager
+/// that started it again would take it back, and so on for ever.
+const TAKEN_OVER: u8 = 75;
+
+/// Why the broker ends by itself.
+#[derive(Default)]
+struct End {
+    /// It ends anyway.
+    begun: AtomicBool,
+    cause: OnceLock<GivenUp>,
+}
+
+impl End {
+    fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Without its store, a broker stops as if it was asked to.
+    fn given_up(&self, cause: &GivenUp) {
+        if self.cause.set(cause.clone()).is_ok() && !self.begun.load(Ordering::Relaxed) {
+            tracing::error!(?cause, "the broker ends, because its store was given up");
+            stop();
+        }
+    }
+
+    fn code(&self) -> ExitCode {
+        match self.cause.get() {
+            None => ExitCode::SUCCESS,
+            Some(GivenUp::TakenOver) => ExitCode::from(TAKEN_OVER),
+            Some(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Stops as SIGTERM does.
+fn stop() {
+    if let Err(error) = signals::stop() {
+        tracing::error!(%error, "cannot stop");
     }
 }
 
@@ -110,6 +175,9 @@ fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     let shards = daemon.shard_count();
     writeln!(out, "dunlin broker {}", env!("CARGO_PKG_VERSION"))?;
     writeln!(out, "  data       {}", config.data_dir.display())?;
+    for url in config.store.nats.shown_urls() {
+        writeln!(out, "  store      a log at {url}")?;
+    }
     writeln!(out, "  shards     {shards}")?;
     for bound in daemon.bound() {
         writeln!(

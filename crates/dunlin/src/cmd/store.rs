@@ -86,6 +86,19 @@ impl Place {
         }
     }
 
+    /// A place for a store on disk.
+    fn on_disk(&self) -> anyhow::Result<PathBuf> {
+        if self.file.is_none()
+            && Config::load(self.config.as_deref(), &[])?
+                .store
+                .nats
+                .is_used()
+        {
+            bail!("the store of this configuration is a log in NATS (store.nats.urls)");
+        }
+        self.path()
+    }
+
     /// The socket of the broker, and its store if that was given.
     #[cfg(unix)]
     fn broker(&self) -> anyhow::Result<(PathBuf, Option<PathBuf>)> {
@@ -115,7 +128,7 @@ impl Store {
             Command::Check(place) => check(&place.existing()?),
             Command::Repair(place) => mend(&place.existing()?),
             Command::Export { place, output } => export(&place.existing()?, output.as_deref()),
-            Command::Import { place, input } => fill(&place.path()?, input.as_deref()),
+            Command::Import { place, input } => fill(&place.on_disk()?, input.as_deref()),
             #[cfg(unix)]
             Command::Backup { place, output } => {
                 let (socket, store) = place.broker()?;
@@ -172,7 +185,15 @@ fn say(out: &mut dyn Write, report: &Report) -> io::Result<()> {
 }
 
 fn mend(store: &Path) -> anyhow::Result<ExitCode> {
-    let found = read(store, &mut |_| Ok(()))?;
+    let mut copy = false;
+    let found = read(store, &mut |op| {
+        copy |= is_position(&op);
+        Ok(())
+    })?;
+    if copy {
+        // What is lost in it would be missed in the log.
+        bail!("this is the copy of a log in NATS: remove it, and the broker makes it again");
+    }
     let mut out = io::stdout().lock();
     if found.is_sound() && !found.rolled_back {
         writeln!(out, "nothing is damaged, and nothing was changed")?;
@@ -190,7 +211,10 @@ fn export(store: &Path, output: Option<&Path>) -> anyhow::Result<ExitCode> {
         let mut lines = Writer::new(out)?;
         let report = read(store, &mut |op: StoreOp| {
             progress.count()?;
-            lines.write(&op)
+            match is_position(&op) {
+                true => Ok(()),
+                false => lines.write(&op),
+            }
         })
         .map_err(io::Error::other)?;
         lines.end(report.lost())?;
@@ -216,7 +240,7 @@ fn fill(store: &Path, input: Option<&Path>) -> anyhow::Result<ExitCode> {
     import(store, &mut |store| {
         lost = json::read(&mut input, &mut |op| {
             progress.count()?;
-            match is_ticket(&op) {
+            match is_ticket(&op) || is_position(&op) {
                 true => Ok(()),
                 false => store.push(op),
             }
@@ -229,6 +253,17 @@ fn fill(store: &Path, input: Option<&Path>) -> anyhow::Result<ExitCode> {
         writeln!(err, "the copy is of a damaged store and lacks {lost} rows")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Only the copy of a log has it: up to where it is.
+#[cfg(feature = "cluster")]
+fn is_position(op: &StoreOp) -> bool {
+    matches!(op, StoreOp::PutMeta { key, .. } if key == dunlin_store_nats::POSITION)
+}
+
+#[cfg(not(feature = "cluster"))]
+const fn is_position(_: &StoreOp) -> bool {
+    false
 }
 
 /// A ticket of an old copy may have been used since, and early data with it must

@@ -16,6 +16,7 @@ mod ldap;
 pub mod limits;
 pub mod listener;
 pub mod mode;
+pub mod nats;
 pub mod path;
 pub mod priority;
 pub mod proxies;
@@ -25,6 +26,7 @@ pub mod quotas;
 pub mod redirect;
 pub(crate) mod running;
 pub mod sections;
+pub(crate) mod shown;
 pub mod socket;
 pub mod tls;
 pub mod topics;
@@ -264,7 +266,7 @@ impl Config {
     /// There is no such key, or the value is wrong for it.
     pub fn overridden(&self, argument: &str) -> Result<Self, ConfigError> {
         let wrong = |message: String| ConfigError::Override {
-            argument: argument.into(),
+            argument: shown::hide("", argument),
             message,
         };
         let (key, value) = argument
@@ -302,8 +304,22 @@ impl Config {
     /// File of the store.
     #[must_use]
     pub fn store_path(&self) -> PathBuf {
-        let within = || self.data_dir.join("store.redb");
+        // The copy of a log is another file than the store that was there before it.
+        let name = if self.store.nats.is_used() {
+            "log.redb"
+        } else {
+            "store.redb"
+        };
+        let within = || self.data_dir.join(name);
         self.store.path.clone().unwrap_or_else(within)
+    }
+
+    /// Bounds of the register of tickets for early data; `None`: none is taken. Neither is
+    /// where a power cut may take back that a ticket was used.
+    pub(crate) fn tickets(&self) -> Option<dunlin_net::TicketLimits> {
+        let nats = &self.store.nats;
+        let may_forget = nats.is_used() && nats.accept_unsynced;
+        self.early_data.limits().filter(|_| !may_forget)
     }
 
     /// The socket for `dunlin ctl`, if there is to be one.

@@ -17,6 +17,7 @@ use super::keys::one_table;
 use super::lb::Lb;
 use super::ldap::Ldap;
 use super::listener::Anonymous;
+use super::nats::Nats;
 use super::path::{Control as CongestionControl, Path, Retry};
 use super::units::{Size, Span};
 use crate::auth::Delays;
@@ -190,6 +191,8 @@ pub struct Store {
     pub commit_window: Span,
     /// The file; within the data directory when absent.
     pub path: Option<PathBuf>,
+    /// A log in NATS in the place of the file.
+    pub nats: Nats,
 }
 
 impl Default for Store {
@@ -198,6 +201,7 @@ impl Default for Store {
             durability: Durability::Fsync,
             commit_window: Span::millis(1),
             path: None,
+            nats: Nats::default(),
         }
     }
 }
@@ -209,6 +213,16 @@ impl Store {
             let max = COMMIT_WINDOW_MAX.as_millis();
             let why = format!("{} is longer than {max}ms", self.commit_window);
             return Err(("commit_window", why));
+        }
+        self.nats.check()?;
+        if self.nats.is_used() && self.durability != Durability::Fsync {
+            let why = "with nats.urls, it is \"fsync\": nats.accept_unsynced is what lowers it";
+            return Err(("durability", why.into()));
+        }
+        if self.nats.is_used() && self.path.is_some() {
+            let why = "is the file of a store on this machine, which nats.urls replaces; the \
+                       copy of the log is log.redb in data_dir";
+            return Err(("path", why.into()));
         }
         Ok(())
     }

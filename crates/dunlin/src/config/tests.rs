@@ -496,3 +496,31 @@ fn algorithms_of_tokens_are_named_and_known() {
         assert!(names && error.contains(why), "{error}");
     }
 }
+
+#[cfg(feature = "cluster")]
+#[test]
+fn a_log_in_nats_takes_the_place_of_the_file() {
+    let parse = |more: &str, nats: &str| {
+        let text = format!("[store]\n{more}\n[store.nats]\nurls = ['nats://u:pw@h']\n{nats}");
+        Config::parse(Path::new("f"), &text)
+    };
+    let synced = "system_urls = ['nats://s:pw@h']";
+    let config = parse("", synced).expect("valid");
+    assert_eq!(config.store_path(), Path::new("dunlin-data/log.redb"));
+    assert!(config.tickets().is_some());
+    // Without the sync, a power cut could take back that a ticket was used.
+    let config = parse("", "accept_unsynced = true").expect("valid");
+    assert!(config.tickets().is_none());
+    for (more, nats, key) in [
+        ("durability = 'os'", synced, "store.durability"),
+        ("durability = 'memory'", synced, "store.durability"),
+        ("path = 'x'", synced, "store.path"),
+        ("", "", "store.nats.system_urls"),
+    ] {
+        let error = parse(more, nats).expect_err(key).to_string();
+        assert!(error.contains(key) && !error.contains("pw"), "{error}");
+    }
+    let argument = "store.nats.urls=['nats://u:pw@h']";
+    let error = Config::default().overridden(argument).expect_err("unknown");
+    assert!(!error.to_string().contains("pw"), "{error}");
+}

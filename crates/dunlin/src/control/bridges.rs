@@ -6,13 +6,13 @@ use std::time::UNIX_EPOCH;
 use dunlin_base::Text;
 use dunlin_broker::control::values as shard;
 
-use super::inventory::hide;
 use super::plane::{Outcome, Plane};
 use super::sessions;
 use super::values::{Bridge, BridgeState, Code, Failure, Leftover, Page, Reply, Request};
 use crate::bridge::Bridges;
 use crate::bridge::route::Way;
 use crate::bridge::stats::{View, Wanted};
+use crate::config::shown::hide;
 
 /// One function for each request about bridges.
 pub(super) fn carry_out(plane: &Plane, request: &Request) -> Outcome {
@@ -109,7 +109,7 @@ fn shown(plane: &Plane, view: &View) -> Bridge {
             (false, true) => BridgeState::Connected,
             (false, false) => BridgeState::Connecting,
         },
-        url: hide("url", config.url.clone()),
+        url: hide("url", &config.url),
         connections: config.connections,
         topics: topics.collect(),
         waiting_messages: waiting(plane, view),

@@ -11,12 +11,7 @@ use crate::causes::sentence;
 use crate::certs;
 use crate::config::Config;
 use crate::config::listener::{Kind, Listener, Protocol as Spoken};
-
-/// Ends of keys whose values are secrets.
-const SECRET: [&str; 4] = ["password", "secret", "token", "passphrase"];
-
-/// What is shown in the place of a secret.
-const HIDDEN: &str = "(hidden)";
+use crate::config::shown::hide;
 
 /// The configuration as it runs, and where its file says something else by now. A file
 /// that cannot be read says nothing.
@@ -70,29 +65,20 @@ fn flatten(key: String, value: &toml::Value, found: &mut BTreeMap<String, String
             }
         }
         value => {
-            let text = hide(&key, shown(value));
+            let text = shown(&hidden(&key, value));
             found.insert(key, text);
         }
     }
 }
 
 /// Without what is secret in it.
-pub(super) fn hide(key: &str, value: String) -> String {
-    let name = key.rsplit('.').next().unwrap_or_default();
-    if SECRET.contains(&name) {
-        return HIDDEN.to_owned();
-    }
-    let Some((scheme, rest)) = value.split_once("://") else {
-        return value;
-    };
-    // A query may have a key of the server that is asked.
-    let (rest, query) = match rest.split_once('?') {
-        Some((rest, _)) => (rest, format!("?{HIDDEN}")),
-        None => (rest, String::new()),
-    };
-    match rest.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://{HIDDEN}@{host}{query}"),
-        None => format!("{scheme}://{rest}{query}"),
+fn hidden(key: &str, value: &toml::Value) -> toml::Value {
+    match value {
+        toml::Value::String(text) => hide(key, text).into(),
+        toml::Value::Array(values) => {
+            toml::Value::Array(values.iter().map(|it| hidden(key, it)).collect())
+        }
+        other => other.clone(),
     }
 }
 
@@ -166,11 +152,12 @@ fn certificate(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::shown::HIDDEN;
 
     #[test]
     fn secrets_are_hidden_and_lists_have_numbers() {
         let text = "a = 1\n[b]\npassword = 'x'\npassword_file = 'p'\n\
-                    url = 'mqtts://ann:pw@h:1'\nlist = [1, 2]\n[[c]]\nk = 'v'\n[[c]]\nk = 'w'\n";
+                    url = 'mqtts://ann:pw@h:1'\nurls = ['nats://u:p@h', 'tls://i']\nlist = [1, 2]\n[[c]]\nk = 'v'\n[[c]]\nk = 'w'\n";
         let value: toml::Table = text.parse().expect("toml");
         let mut found = BTreeMap::new();
         flatten(String::new(), &value.into(), &mut found);
@@ -179,6 +166,8 @@ mod tests {
         assert_eq!(of("b.password"), Some(HIDDEN));
         assert_eq!(of("b.password_file"), Some("p"));
         assert_eq!(of("b.url"), Some("mqtts://(hidden)@h:1"));
+        let urls = r#"["nats://(hidden)@h", "tls://i"]"#;
+        assert_eq!(of("b.urls"), Some(urls));
         assert_eq!(of("b.list"), Some("[1, 2]"));
         assert_eq!((of("c.0.k"), of("c.1.k")), (Some("v"), Some("w")));
     }

@@ -148,6 +148,10 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] dunlin_store_redb::OpenError),
+    /// The log cannot be taken over or read.
+    #[cfg(feature = "cluster")]
+    #[error("store.nats: {0}")]
+    Log(#[from] Box<dunlin_store_nats::OpenError>),
     /// The password file or the access list cannot be used.
     #[error(transparent)]
     Auth(#[from] crate::auth::AuthError),
@@ -162,4 +166,15 @@ pub enum StartError {
     /// An event loop or a thread cannot be had.
     #[error("cannot start an event loop: {0}")]
     Loop(String),
+}
+
+impl StartError {
+    /// Whether another broker has the store, which was started at the same time.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        #[cfg(feature = "cluster")]
+        if let Self::Log(error) = self {
+            return matches!(**error, dunlin_store_nats::OpenError::TakenOver);
+        }
+        false
+    }
 }

@@ -5,26 +5,64 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dunlin_store::{Recovered, Request, StoreDone};
+#[cfg(feature = "cluster")]
+use dunlin_store_nats::NatsStore;
 use dunlin_store_redb::{RedbStore, Snapshots, StoreMetrics, SubmitError};
 
 use super::StartError;
 use super::settings;
 use crate::config::Config;
 
+/// Why a store acknowledges nothing any more: the broker is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GivenUp {
+    /// Another broker has it.
+    TakenOver,
+    /// Anything else; the text is for people.
+    Failed(String),
+}
+
+/// What is done then.
+pub(super) type Then = Box<dyn FnOnce(GivenUp) + Send>;
+
 /// An open store. Dropping it closes it.
 #[derive(Debug)]
 pub(super) enum Kept {
     /// A file.
     Disk { path: PathBuf, store: RedbStore },
+    /// A log in NATS; the file is a copy.
+    #[cfg(feature = "cluster")]
+    Log {
+        path: PathBuf,
+        store: Box<NatsStore>,
+    },
 }
 
 impl Kept {
     /// Opens what the configuration names; `None`: nothing is kept.
     pub(super) fn open(config: &Config) -> Result<(Option<Self>, Recovered), StartError> {
+        let path = config.store_path();
+        #[cfg(feature = "cluster")]
+        if let Some(settings) = settings::log(config) {
+            let file = config.data_dir.join("store.redb");
+            if file.exists() {
+                let file = file.display();
+                tracing::warn!(%file, "the store on this machine is not used");
+            }
+            if settings.unsynced_accepted {
+                tracing::warn!(
+                    "store.nats.accept_unsynced: a power cut may take back what was \
+                     acknowledged; early data is off"
+                );
+            }
+            let (store, recovered) = NatsStore::open(settings).map_err(Box::new)?;
+            let store = Box::new(store);
+            return Ok((Some(Self::Log { path, store }), recovered));
+        }
         let Some(settings) = settings::store(config) else {
             return Ok((None, Recovered::default()));
         };
-        let path = config.store_path();
         let (store, recovered) = RedbStore::open(&path, settings)?;
         Ok((Some(Self::Disk { path, store }), recovered))
     }
@@ -33,6 +71,8 @@ impl Kept {
     pub(super) fn submitter(&self, on_done: Box<dyn Fn(StoreDone) + Send + Sync>) -> Submits {
         match self {
             Self::Disk { store, .. } => Submits::Disk(store.submitter(on_done)),
+            #[cfg(feature = "cluster")]
+            Self::Log { store, .. } => Submits::Log(store.submitter(on_done)),
         }
     }
 
@@ -40,6 +80,8 @@ impl Kept {
     pub(super) fn metrics(&self) -> Arc<StoreMetrics> {
         match self {
             Self::Disk { store, .. } => store.metrics(),
+            #[cfg(feature = "cluster")]
+            Self::Log { store, .. } => store.metrics(),
         }
     }
 
@@ -47,6 +89,23 @@ impl Kept {
     pub(super) fn snapshots(&self) -> (PathBuf, Snapshots) {
         match self {
             Self::Disk { path, store } => (path.clone(), store.snapshots()),
+            #[cfg(feature = "cluster")]
+            Self::Log { path, store } => (path.clone(), store.snapshots()),
+        }
+    }
+
+    /// Calls `then`, from any thread, when nothing is acknowledged any more; at once if
+    /// that is so. A file is never given up: a full disk may have room again.
+    pub(super) fn when_given_up(&self, then: Then) {
+        match self {
+            Self::Disk { .. } => drop(then),
+            #[cfg(feature = "cluster")]
+            Self::Log { store, .. } => store.when_given_up(Box::new(|cause| {
+                then(match cause {
+                    dunlin_store_nats::GaveUp::TakenOver => GivenUp::TakenOver,
+                    other => GivenUp::Failed(other.to_string()),
+                });
+            })),
         }
     }
 
@@ -54,6 +113,8 @@ impl Kept {
     pub(super) fn close(self) {
         match self {
             Self::Disk { store, .. } => store.close(),
+            #[cfg(feature = "cluster")]
+            Self::Log { store, .. } => store.close(),
         }
     }
 }
@@ -62,6 +123,8 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) enum Submits {
     Disk(dunlin_store_redb::Submitter),
+    #[cfg(feature = "cluster")]
+    Log(dunlin_store_nats::Submitter),
 }
 
 impl Submits {
@@ -69,6 +132,8 @@ impl Submits {
     pub(crate) fn submit(&self, request: Request) -> Result<(), SubmitError> {
         match self {
             Self::Disk(submitter) => submitter.submit(request),
+            #[cfg(feature = "cluster")]
+            Self::Log(submitter) => submitter.submit(request),
         }
     }
 }

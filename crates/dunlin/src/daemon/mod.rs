@@ -60,6 +60,7 @@ use worker::Worker;
 pub use crate::control::reloading::{ReloadError, Reloaded};
 pub use crate::metrics::Pulse;
 pub use error::StartError;
+pub use kept::GivenUp;
 pub use listening::Bound;
 pub(crate) use tickets::PREFIX as TICKET_PREFIX;
 
@@ -120,8 +121,7 @@ impl Daemon {
         let ca = development.map(|dev| dev.ca);
         let clock = Clock::new();
         let tickets = config
-            .early_data
-            .limits()
+            .tickets()
             .map(|limits| Tickets::new(limits, settings::store(&config).is_some()));
         let qlog = open_qlog(&config, clock)?;
         let (mut parts, shards) = event_loops(&config, clock, tickets.as_ref(), qlog.as_ref())?;
@@ -272,6 +272,14 @@ impl Daemon {
         }
     }
 
+    /// Calls `then` when the store acknowledges nothing any more, and the broker is to end;
+    /// at once if that is so. It is called on the store's threads and must not block.
+    pub fn when_given_up(&self, then: impl FnOnce(GivenUp) + Send + 'static) {
+        if let Some(store) = &self.store {
+            store.when_given_up(Box::new(then));
+        }
+    }
+
     /// To see and steer the broker, from any thread.
     #[must_use]
     pub fn plane(&self) -> Arc<Plane> {
@@ -396,6 +404,7 @@ impl Daemon {
                 paths: Paths::default(),
                 memory: Memory::default(),
                 asked: Asked::default(),
+                refused: None,
             };
             worker.perform();
             workers.push(worker);

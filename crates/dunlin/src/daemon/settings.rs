@@ -220,6 +220,24 @@ pub(crate) fn net(config: &Config) -> NetLimits {
     net
 }
 
+/// Settings of a log in NATS; `None` when there is none. One log has the operations of all
+/// shards, so that a machine with another number of them can go on with it.
+#[cfg(feature = "cluster")]
+pub(crate) fn log(config: &Config) -> Option<dunlin_store_nats::NatsConfig> {
+    let nats = &config.store.nats;
+    let first = nats.urls.first()?;
+    Some(dunlin_store_nats::NatsConfig {
+        urls: nats.urls.clone(),
+        system_urls: nats.system_urls.clone(),
+        unsynced_accepted: nats.accept_unsynced,
+        prefix: nats.prefix.clone(),
+        replicas: nats.replicas,
+        tls_ca: nats.ca.clone(),
+        patience: nats.patience.0,
+        ..dunlin_store_nats::NatsConfig::new(first, config.store_path())
+    })
+}
+
 /// Settings of the store; `None` when nothing is kept.
 pub(crate) fn store(config: &Config) -> Option<StoreConfig> {
     let durability = match config.store.durability {

@@ -20,7 +20,7 @@ use dunlin_net::{
     StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketLimits, TicketRegister,
 };
 use dunlin_store::limits::BATCH_OPS_MAX;
-use dunlin_store::{Batch, Recovered, Request, StoreDone, StoreOp};
+use dunlin_store::{Batch, Recovered, Request, StoreDone, StoreError, StoreOp};
 use dunlin_store_redb::SubmitError;
 
 use super::StartError;
@@ -201,8 +201,16 @@ impl Waiting {
 
     fn done(&self, done: &StoreDone) {
         let kept = matches!(done, StoreDone::Committed { .. });
-        if let StoreDone::Failed { error, .. } = done {
-            tracing::error!(%error, "session tickets were not stored");
+        match done {
+            // The store has said so.
+            StoreDone::Failed {
+                error: StoreError::GivenUp(_),
+                ..
+            } => {}
+            StoreDone::Failed { error, .. } => {
+                tracing::error!(%error, "session tickets were not stored");
+            }
+            _ => {}
         }
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sent) = batches.remove(&done.token()) else {
@@ -286,7 +294,7 @@ impl Keeper {
                 Err(error) => {
                     let token = self.token;
                     tracing::error!(%error, "session tickets were not stored");
-                    let error = dunlin_store::StoreError::Closed;
+                    let error = StoreError::Closed;
                     return self.waiting.done(&StoreDone::Failed { token, error });
                 }
             }

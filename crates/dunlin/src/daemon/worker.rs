@@ -8,10 +8,10 @@ use std::time::Instant as StdInstant;
 
 use bytes::Bytes;
 use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind, ShownAddr};
-use dunlin_base::{ConnId, ShardId, StreamId};
+use dunlin_base::{ConnId, ShardId, StreamId, Text};
 use dunlin_broker::{Event, Holder, Input, Output, Shard};
 use dunlin_net::{Clock, Net, Qlog};
-use dunlin_store::Request;
+use dunlin_store::{Request, StoreDone};
 use dunlin_store_redb::SubmitError;
 
 use super::asked::Asked;
@@ -60,6 +60,8 @@ pub(crate) struct Worker {
     pub(crate) paths: Paths,
     pub(crate) memory: Memory,
     pub(super) asked: Asked,
+    /// What the store said last of a batch, if it took none since.
+    pub(super) refused: Option<Text>,
 }
 
 impl fmt::Debug for Worker {
@@ -226,7 +228,12 @@ impl Worker {
                 }
             }
             Mail::Datagram(datagram) => self.net.handle_foreign(datagram),
-            Mail::Store(done) => self.shard.handle(now, Input::Store(done)),
+            Mail::Store(done) => {
+                if matches!(done, StoreDone::Committed { .. }) {
+                    self.refused = None;
+                }
+                self.shard.handle(now, Input::Store(done));
+            }
             Mail::Auth { conn, answer } => {
                 self.shard.handle(now, Input::Auth { conn, answer });
             }
@@ -327,7 +334,10 @@ impl Worker {
     }
 
     fn note(&mut self, event: &Event) {
-        log(event);
+        match event {
+            Event::StoreFailed(error) => self.log_refused(error),
+            event => log(event),
+        }
         if let Event::Connected {
             conn, client_id, ..
         } = event
@@ -339,6 +349,14 @@ impl Worker {
             } else {
                 self.mail(conn.shard(), Mail::Query(Query::Name { conn, client_id }));
             }
+        }
+    }
+
+    /// The store refused a batch: says so once, until it takes one again.
+    fn log_refused(&mut self, error: &Text) {
+        if self.refused.as_ref() != Some(error) {
+            tracing::error!(%error, "the store refused a batch; its publishes were refused");
+            self.refused = Some(error.clone());
         }
     }
 
@@ -474,9 +492,6 @@ fn log(event: &Event) {
                 missing,
                 "table entries are missing although they cannot be: a bug"
             );
-        }
-        Event::StoreFailed(error) => {
-            tracing::error!(%error, "the store refused a batch; its publishes were refused");
         }
         _ => {}
     }

@@ -26,6 +26,12 @@ mod ldap;
 mod manual_kill;
 mod metrics;
 mod migration;
+#[cfg(feature = "cluster")]
+mod nats;
+#[cfg(feature = "cluster")]
+#[expect(dead_code, reason = "the store's own tests use more of it")]
+#[path = "../../../dunlin-store-nats/tests/it/support.rs"]
+mod nats_server;
 mod pipelined;
 mod policies;
 mod probe;
