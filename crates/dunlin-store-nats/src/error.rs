@@ -105,6 +105,12 @@ pub enum GaveUp {
     /// The server did not say what became of a record, for longer than the patience.
     #[error("the server did not answer for {0} seconds")]
     Silent(u64),
+    /// A server that was down acknowledges before it syncs.
+    #[error("the NATS server {server} acknowledges before it syncs")]
+    Unsynced {
+        /// Its name.
+        server: String,
+    },
     /// What the log holds cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),

@@ -54,6 +54,9 @@ pub const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// How long the answers of all servers of a cluster are waited for.
 pub const SERVERS_WAIT: Duration = Duration::from_secs(1);
 
+/// How often servers that did not say whether they sync are asked again.
+pub const SYNC_ASK_EVERY: Duration = Duration::from_secs(5);
+
 /// Default of [`NatsConfig::patience`](crate::NatsConfig::patience).
 pub const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -13,6 +13,7 @@ use dunlin_store::{Batch, Request, StoreDone, StoreError, StoreOp};
 use dunlin_store_redb::StoreMetrics;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::api::Api;
@@ -30,6 +31,7 @@ use crate::position::{POSITION, Position};
 use crate::reading::{EXPECTED, PubAck};
 use crate::record::{self, BEGIN, END, FIRST, Head, Kind, LAST};
 use crate::recover::Owned;
+use crate::server;
 use crate::submit::{Charge, Command, OnDone, Pending, cost};
 
 /// A stream refused a record that was not the next.
@@ -151,6 +153,7 @@ pub(crate) struct Log {
     copy: CopyThread,
     length: Length,
     look: Look,
+    asked: Option<oneshot::Receiver<String>>,
     metrics: Arc<StoreMetrics>,
     closing: bool,
 }
@@ -195,6 +198,7 @@ impl Log {
                 chunks: None,
             },
             look: Look::new(),
+            asked: owned.asked,
             metrics,
             closing: false,
         })
@@ -287,6 +291,9 @@ impl Log {
             seen = self.look.answer(&self.api), if idle => {
                 let now = Instant::now();
                 self.look.judge(seen, &self.subject, self.patience, now)?;
+            }
+            server = server::unsynced(&mut self.asked) => {
+                return Err(GaveUp::Unsynced { server }.into());
             }
             () = sleep_until(wake) => {
                 if overdue.is_some_and(|at| at <= Instant::now()) {

@@ -3,6 +3,7 @@
 
 use async_nats::{Client, ConnectOptions, ServerAddr};
 use dunlin_store::{Batch, Recovered};
+use tokio::sync::oneshot;
 
 use crate::api::{Api, AskError, StreamInfo, insist};
 use crate::chain::{Body, Chain, Found, LogError};
@@ -28,6 +29,8 @@ pub(crate) struct Owned {
     pub(crate) copy: Copy,
     /// Bytes of the log.
     pub(crate) bytes: u64,
+    /// Servers that have not said whether they sync are asked again.
+    pub(crate) asked: Option<oneshot::Receiver<String>>,
 }
 
 /// Connects, takes the partition over and reads it.
@@ -57,12 +60,18 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
     let owner = getrandom::u64().map_err(|error| OpenError::Server(error.to_string()))?;
     let info = stream(&api, config, &copy, owner).await?;
     check_stream(config, &api, &info)?;
+    let mut asked = None;
     if let Some(system) = system {
         let syncing = server::syncing(&system, &info.servers).await?;
-        server::all_sync(&syncing, &info.servers)?;
+        let silent = server::all_sync(&syncing, &info.servers)?;
+        if !silent.is_empty() {
+            tracing::warn!(?silent, "NATS servers that do not say whether they sync");
+            asked = Some(server::keep_asking(system, info.servers.clone()));
+        }
     }
     let taken = take_over(&api, config, owner, info).await?;
-    read(api, config, copy, recovered, owner, taken).await
+    let (owned, recovered) = read(api, config, copy, recovered, owner, taken).await?;
+    Ok((Owned { asked, ..owned }, recovered))
 }
 
 /// Connects as the user of the first URL that has one.
@@ -221,6 +230,7 @@ async fn read(
     };
     let owned = Owned {
         bytes: taken.info.bytes,
+        asked: None,
         subject: taken.subject,
         api,
         owner,

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use async_nats::Client;
 use futures_util::StreamExt as _;
 use serde_json::Value;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::OpenError;
-use crate::limits::{RECORD_BYTES_MAX, SERVERS_WAIT};
+use crate::limits::{RECORD_BYTES_MAX, SERVERS_WAIT, SYNC_ASK_EVERY};
 use crate::record::OVERHEAD_BYTES;
 use crate::version::ServerVersion;
 
@@ -75,30 +76,61 @@ pub(crate) async fn syncing(
     Ok(found)
 }
 
-/// Whether all servers that have a copy of a stream sync.
+/// Whether the servers that have a copy of a stream sync: no answer may say otherwise, and
+/// most have to answer. Gives those that did not, as a server that is down does not.
 pub(crate) fn all_sync(
     found: &BTreeMap<String, bool>,
     servers: &[String],
-) -> Result<(), OpenError> {
-    if servers.is_empty() {
-        return match found.iter().find(|(_, syncs)| !**syncs) {
-            Some((server, _)) => Err(OpenError::Unsynced {
-                server: server.clone(),
-            }),
-            None => Ok(()),
-        };
+) -> Result<Vec<String>, OpenError> {
+    let counts = |name: &String| servers.is_empty() || servers.contains(name);
+    let unsynced = found.iter().find(|(name, syncs)| !**syncs && counts(name));
+    if let Some((server, _)) = unsynced {
+        let server = server.clone();
+        return Err(OpenError::Unsynced { server });
     }
-    for server in servers {
-        match found.get(server) {
-            Some(true) => {}
-            Some(false) => {
-                let server = server.clone();
-                return Err(OpenError::Unsynced { server });
+    let silent = servers.iter().filter(|name| !found.contains_key(*name));
+    let silent: Vec<_> = silent.cloned().collect();
+    if !silent.is_empty() && silent.len() * 2 >= servers.len() {
+        let silent = silent.join(", ");
+        return Err(OpenError::SyncUnknown(format!("no answer of {silent}")));
+    }
+    Ok(silent)
+}
+
+/// Asks servers that did not answer until they do. The one that then says that it does not
+/// sync comes out; nothing does when all sync.
+pub(crate) fn keep_asking(system: Client, servers: Vec<String>) -> oneshot::Receiver<String> {
+    let (found, receiver) = oneshot::channel();
+    tokio::spawn(async move {
+        loop {
+            sleep(SYNC_ASK_EVERY).await;
+            let Ok(answers) = syncing(&system, &servers).await else {
+                continue;
+            };
+            match all_sync(&answers, &servers) {
+                Err(OpenError::Unsynced { server }) => {
+                    // Without a receiver, nothing wants it.
+                    let _ = found.send(server);
+                    return;
+                }
+                Ok(silent) if silent.is_empty() => return,
+                _ => {}
             }
-            None => return Err(OpenError::SyncUnknown(format!("{server} did not answer"))),
+        }
+    });
+    receiver
+}
+
+/// What comes of [`keep_asking`]; may be dropped and called again.
+pub(crate) async fn unsynced(asked: &mut Option<oneshot::Receiver<String>>) -> String {
+    if let Some(receiver) = asked {
+        let found = receiver.await;
+        *asked = None;
+        if let Ok(server) = found {
+            return server;
         }
     }
-    Ok(())
+    core::future::pending().await
 }
 
 #[cfg(test)]
@@ -111,10 +143,20 @@ mod tests {
             .map(|(name, syncs)| (name.to_owned(), syncs))
             .into();
         let of = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        assert!(all_sync(&found, &of(&["a", "b"])).is_ok());
+        assert_eq!(all_sync(&found, &of(&["a", "b"])).expect("sync"), of(&[]));
+        // One of three may be down.
+        assert_eq!(
+            all_sync(&found, &of(&["a", "b", "d"])).expect("most"),
+            of(&["d"])
+        );
         let refused = |names: &[&str]| all_sync(&found, &of(names)).expect_err("refused");
         assert!(matches!(refused(&["a", "c"]), OpenError::Unsynced { server } if server == "c"));
         assert!(matches!(refused(&["d"]), OpenError::SyncUnknown(_)));
+        assert!(matches!(refused(&["a", "d"]), OpenError::SyncUnknown(_)));
+        assert!(matches!(
+            refused(&["a", "d", "e"]),
+            OpenError::SyncUnknown(_)
+        ));
         assert!(matches!(refused(&[]), OpenError::Unsynced { .. }));
     }
 }

@@ -189,9 +189,10 @@ impl Server {
         }
     }
 
-    /// Name of the server that leads the stream of the partition.
-    pub(crate) fn leader(&self) -> Option<String> {
-        let info = self.try_ask("$JS.API.STREAM.INFO.dl-p-0", &Value::Null)?;
+    /// Name of the server that leads a stream.
+    pub(crate) fn leader(&self, stream: &str) -> Option<String> {
+        let subject = format!("$JS.API.STREAM.INFO.{stream}");
+        let info = self.try_ask(&subject, &Value::Null)?;
         info["cluster"]["leader"].as_str().map(str::to_owned)
     }
 
@@ -199,6 +200,14 @@ impl Server {
     pub(crate) fn back(&mut self) {
         self.process = Some(self.spawn());
         self.wait_ready();
+    }
+
+    /// From its next start on, it acknowledges before it syncs.
+    pub(crate) fn forget_sync(&self) {
+        let file = self.dir.path().join("nats.conf");
+        let config = std::fs::read_to_string(&file).expect("a file");
+        let config = config.replace("sync_interval: always", "");
+        std::fs::write(file, config).expect("a file");
     }
 
     pub(crate) fn kill(&mut self) {
