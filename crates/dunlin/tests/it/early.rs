@@ -465,3 +465,39 @@ fn a_recorded_first_flight_delivers_nothing_again() {
         assert!(becomes(|| refused(&broker, "unknown"), 1) >= 1);
     }
 }
+
+/// Tickets are in the store, and so is their use: a broker on another machine, with the same
+/// certificate, takes early data on a ticket of the one before, and of each ticket once.
+#[cfg(feature = "cluster")]
+#[test]
+fn a_ticket_is_good_at_another_machine_once() {
+    use crate::nats_server::{Server, Sync};
+
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let store = [
+        format!("store.nats.system_urls=['{}']", server.url("sys:s")),
+        "store.nats.replicas=1".to_owned(),
+        format!("store.nats.urls=['{}']", server.url("dl:d")),
+    ];
+    let store = store.each_ref().map(String::as_str);
+    let rig = Rig::new();
+    let mut copy = Vec::new();
+    let first = rig.broker(2, &store);
+    run(async {
+        assert_eq!(rig.wake("0").await, None);
+        copy = std::fs::read(rig.file()).expect("read");
+        assert_eq!(rig.wake("1").await, Some(true));
+    });
+    drop(first);
+    let second = rig.broker(1, &store);
+    run(async {
+        let (_client, mut messages) = rig.subscriber(&second).await;
+        assert_eq!(rig.wake("2").await, Some(true));
+        // What was used at the first machine is used at the second.
+        std::fs::write(rig.file(), &copy).expect("written");
+        assert_eq!(rig.wake("3").await, Some(false));
+        assert_eq!(texts(&mut messages).await, ["2", "3"]);
+    });
+}

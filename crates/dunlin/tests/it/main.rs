@@ -29,6 +29,8 @@ mod migration;
 #[cfg(feature = "cluster")]
 mod nats;
 #[cfg(feature = "cluster")]
+mod nats_rounds;
+#[cfg(feature = "cluster")]
 #[expect(dead_code, reason = "the store's own tests use more of it")]
 #[path = "../../../dunlin-store-nats/tests/it/support.rs"]
 mod nats_server;

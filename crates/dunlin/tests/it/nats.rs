@@ -21,7 +21,7 @@ const COUNT: u64 = 60;
 const A_WHILE: Duration = Duration::from_millis(300);
 
 /// A broker in a process of its own, with files of its own.
-struct Broker {
+pub(crate) struct Broker {
     child: Child,
     port: u16,
     _dir: tempfile::TempDir,
@@ -63,7 +63,7 @@ fn spawn(shards: u16, store: &str, errors: Stdio) -> Broker {
 
 impl Broker {
     /// Starts one, and waits until it listens. It serves when it has the store.
-    fn start(shards: u16, store: &str) -> Self {
+    pub(crate) fn start(shards: u16, store: &str) -> Self {
         let mut broker = spawn(shards, store, Stdio::inherit());
         let begin = Instant::now();
         while TcpStream::connect(("127.0.0.1", broker.port)).is_err() {
@@ -76,7 +76,7 @@ impl Broker {
     }
 
     /// `SIGKILL`.
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -99,7 +99,7 @@ impl Broker {
         }
     }
 
-    fn client(&self, id: &str) -> Builder {
+    pub(crate) fn client(&self, id: &str) -> Builder {
         let url = format!("mqtt://127.0.0.1:{}", self.port);
         let builder = Client::builder(url).expect("a URL").no_reconnect();
         builder
@@ -110,7 +110,7 @@ impl Broker {
     }
 
     /// Makes a session that keeps what comes.
-    async fn leave_session(&self, id: &str, filter: &str) {
+    pub(crate) async fn leave_session(&self, id: &str, filter: &str) {
         let (client, _messages) = self.client(id).connect().await.expect("connected");
         let how = QoS::ExactlyOnce;
         client.subscribe(filter, how).await.expect("subscribed");

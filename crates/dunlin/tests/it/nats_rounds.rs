@@ -1,0 +1,158 @@
+//! Brokers on three servers of NATS, and kills of the broker, of the stream's leader and of
+//! both: minutes, so only where `DUNLIN_NATS_ROUNDS` says how many. `scripts/cluster/broker.sh`
+//! does.
+
+use core::time::Duration;
+use std::io::Write as _;
+use std::time::Instant;
+
+use dunlin_client::{Client, Publish, QoS};
+
+use crate::nats::Broker;
+use crate::nats_server::Server;
+use crate::support::PATIENCE;
+
+/// Messages that are acknowledged before something is killed.
+const BEFORE: u64 = 100;
+
+/// Messages that are on their way at a time.
+const IN_FLIGHT: u64 = 20;
+
+fn say(text: &str) {
+    writeln!(std::io::stderr(), "{text}").expect("standard error");
+}
+
+fn store(servers: &[Server]) -> String {
+    let urls = |who: &str| servers.iter().map(|it| it.url(who)).collect::<Vec<_>>();
+    format!(
+        "urls = {:?}\nsystem_urls = {:?}\nreplicas = 3\n",
+        urls("dl:d"),
+        urls("sys:s")
+    )
+}
+
+/// Publishes numbers from `from` on, QoS 1 or 2, and has some on their way; gives those that
+/// were acknowledged until `enough`, and the number after the last that was sent.
+async fn publish(client: &Client, qos: QoS, from: u64, enough: u64) -> (Vec<u64>, u64) {
+    let mut acknowledged = Vec::new();
+    let mut sent = from;
+    let mut waiting = std::collections::VecDeque::new();
+    while (acknowledged.len() as u64) < enough {
+        while sent < from + acknowledged.len() as u64 + IN_FLIGHT {
+            let message = Publish::new("q/x", sent.to_string()).qos(qos);
+            let delivery = client.start_publish(message).await.expect("room");
+            waiting.push_back((sent, delivery));
+            sent += 1;
+        }
+        let Some((number, delivery)) = waiting.pop_front() else {
+            break;
+        };
+        delivery.await.expect("acknowledged");
+        acknowledged.push(number);
+    }
+    (acknowledged, sent)
+}
+
+/// Waits for an answer from a broker that is starting.
+async fn connected(broker: &Broker, id: &str) -> Client {
+    let connected = broker.client(id).connect().await;
+    connected.expect("connected").0
+}
+
+/// What is killed in a round.
+#[derive(Clone, Copy, Debug)]
+enum Kill {
+    Broker,
+    Leader,
+    Both,
+}
+
+/// One round at one QoS: numbers that were acknowledged come, in order, at QoS 2 once each.
+async fn round(
+    servers: &mut [Server],
+    broker: &mut Broker,
+    kill: Kill,
+    qos: QoS,
+) -> (Duration, usize) {
+    let first = connected(broker, "writer").await;
+    let (mut acknowledged, next) = publish(&first, qos, 1, BEFORE).await;
+    let leader = servers
+        .iter()
+        .find_map(|server| server.leader("dunlin-p-0"));
+    let leader = leader.and_then(|name| name.strip_prefix('n')?.parse::<usize>().ok());
+    let victim = leader.unwrap_or(0);
+    let begin = Instant::now();
+    if matches!(kill, Kill::Leader | Kill::Both) {
+        servers[victim].kill();
+    }
+    let second = if matches!(kill, Kill::Broker | Kill::Both) {
+        broker.kill();
+        let shards = 1 + (next % 3) as u16;
+        *broker = Broker::start(shards, &store(servers));
+        connected(broker, "another writer").await
+    } else {
+        first
+    };
+    let (more, _) = publish(&second, qos, next, 1).await;
+    let gap = begin.elapsed();
+    acknowledged.extend(more);
+    if matches!(kill, Kill::Leader | Kill::Both) {
+        servers[victim].back();
+    }
+    let (more, last) = publish(&second, qos, next + IN_FLIGHT, BEFORE).await;
+    acknowledged.extend(more);
+    second.disconnect().await;
+    let (reader, mut messages) = broker.client("reader").connect().await.expect("connected");
+    let mut came = Vec::new();
+    while !acknowledged.iter().all(|number| came.contains(number)) {
+        let message = tokio::time::timeout(PATIENCE, messages.next()).await;
+        let message = message.unwrap_or_else(|_| panic!("{came:?} of {acknowledged:?}"));
+        let text = String::from_utf8(message.expect("a message").payload.to_vec());
+        came.push(text.expect("text").parse::<u64>().expect("a number"));
+    }
+    // The rest of what was on its way may come, too.
+    while let Ok(Some(message)) =
+        tokio::time::timeout(Duration::from_millis(500), messages.next()).await
+    {
+        let text = String::from_utf8(message.payload.to_vec()).expect("text");
+        came.push(text.parse::<u64>().expect("a number"));
+    }
+    reader.disconnect().await;
+    assert!(came.iter().all(|number| *number < last), "{came:?}");
+    let mut once = came.clone();
+    once.dedup();
+    assert!(once.is_sorted(), "{came:?}");
+    if qos == QoS::ExactlyOnce {
+        assert_eq!(once.len(), came.len(), "{came:?}");
+    }
+    (gap, acknowledged.len())
+}
+
+#[test]
+fn brokers_and_leaders_that_are_killed_lose_nothing() {
+    let rounds = std::env::var("DUNLIN_NATS_ROUNDS").ok();
+    let Some(rounds) = rounds.and_then(|rounds| rounds.parse::<usize>().ok()) else {
+        say("skipped: rounds: DUNLIN_NATS_ROUNDS is not set, scripts/cluster/broker.sh");
+        return;
+    };
+    let Some(mut servers) = Server::cluster() else {
+        return;
+    };
+    let mut broker = Broker::start(2, &store(&servers));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        broker.leave_session("reader", "q/#").await;
+        for number in 0..rounds {
+            let kill = [Kill::Broker, Kill::Leader, Kill::Both][number % 3];
+            let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][number / 3 % 2];
+            let (gap, acknowledged) = round(&mut servers, &mut broker, kill, qos).await;
+            say(&format!(
+                "round {number}: {kill:?} killed, {qos:?}: {acknowledged} acknowledged and \
+                 there, {gap:?} from the kill to the next acknowledgement"
+            ));
+        }
+    });
+}

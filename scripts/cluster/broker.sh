@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# A broker with its store on three servers of NATS: in each round the broker, the leader of
+# the stream, or both are killed while messages are on their way, another broker with another
+# number of shards goes on, and all that was acknowledged is read.
+#
+#   scripts/cluster/broker.sh [ROUNDS]
+#
+# Needs nats-server 2.15 or later: scripts/setup-test.sh installs it.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+DUNLIN_NATS_ROUNDS="${1:-12}" exec cargo test -p dunlin --test it -- nats_rounds --nocapture
