@@ -1,6 +1,10 @@
 //! Datagrams to several peers with one system call (`sendmmsg`, Linux 3.0). All
 //! unsafe code of the crate is here: no crate wraps this call together with the
 //! control messages that QUIC needs, which are ECN, segment size and local address.
+//!
+//! A kernel without the call, or a seccomp filter that forbids it, is noticed at the
+//! start or at the first batch that is refused. From then on the process does not
+//! make the call any more, and each transmission leaves by itself.
 
 #![allow(
     unsafe_code,
@@ -8,12 +12,13 @@
 )]
 
 use core::net::IpAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use socket2::SockAddr;
 
-use crate::outbox::{Outgoing, TRANSMITS_MAX};
+use crate::outbox::{Batch, Outgoing, TRANSMITS_MAX};
 
 /// Bytes of the control messages of one datagram: traffic class, segment size and
 /// local address, each with its header, on a machine of 64 bits.
@@ -93,9 +98,63 @@ fn is_v4(to: IpAddr) -> bool {
     }
 }
 
-/// Whether the kernel has the call, and this process may use it.
-pub(crate) fn is_known(socket: BorrowedFd<'_>) -> bool {
-    send(socket, &[]).is_ok()
+/// Sends transmissions; see [`send`].
+type Call = fn(BorrowedFd<'_>, &[Outgoing<'_>]) -> io::Result<usize>;
+
+/// Whether batches are sent with one call.
+#[derive(Debug)]
+pub(crate) struct Batches {
+    call: Call,
+    /// The call was refused.
+    off: AtomicBool,
+}
+
+/// Those of this process.
+pub(crate) static BATCHES: Batches = Batches::new(send);
+
+impl Batches {
+    pub(crate) const fn new(call: Call) -> Self {
+        Self {
+            call,
+            off: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the kernel has the call, and this process may use it: asked with an
+    /// empty batch, until it was refused once.
+    pub(crate) fn are_on(&self, socket: BorrowedFd<'_>) -> bool {
+        if self.off.load(Ordering::Relaxed) {
+            return false;
+        }
+        match (self.call)(socket, &[]) {
+            Err(error) if is_refusal(&error) => {
+                if !self.off.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "sendmmsg is refused: datagrams leave one by one");
+                }
+                false
+            }
+            result => result.is_ok(),
+        }
+    }
+
+    /// Sends transmissions, at most [`TRANSMITS_MAX`].
+    pub(crate) fn send(&self, socket: BorrowedFd<'_>, several: &[Outgoing<'_>]) -> Batch {
+        if self.off.load(Ordering::Relaxed) {
+            return Batch::Off;
+        }
+        match (self.call)(socket, several) {
+            Ok(taken) if taken > 0 => Batch::Taken(taken),
+            // A firewall refuses one destination with the same error.
+            Err(error) if is_refusal(&error) && !self.are_on(socket) => Batch::Off,
+            // What is wrong with the first is found out when it is sent alone.
+            _ => Batch::SendFirst,
+        }
+    }
+}
+
+/// Whether the kernel does not know a call (`ENOSYS`), or a filter forbids it.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }
 
 /// Sends transmissions, at most [`TRANSMITS_MAX`]; returns how many the kernel
@@ -103,7 +162,7 @@ pub(crate) fn is_known(socket: BorrowedFd<'_>) -> bool {
 ///
 /// # Errors
 /// It did not take the first.
-pub(crate) fn send(socket: BorrowedFd<'_>, several: &[Outgoing<'_>]) -> io::Result<usize> {
+fn send(socket: BorrowedFd<'_>, several: &[Outgoing<'_>]) -> io::Result<usize> {
     let several = several.get(..TRANSMITS_MAX).unwrap_or(several);
     let names: Vec<SockAddr> = several
         .iter()
@@ -150,4 +209,45 @@ const fn length(bytes: usize) -> libc::socklen_t {
 #[cfg(not(target_env = "musl"))]
 const fn length(bytes: usize) -> usize {
     bytes
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    fn refuse(error: i32) -> io::Result<usize> {
+        Err(io::Error::from_raw_os_error(error))
+    }
+
+    /// A kernel without the call.
+    fn unknown(_: BorrowedFd<'_>, _: &[Outgoing<'_>]) -> io::Result<usize> {
+        refuse(libc::ENOSYS)
+    }
+
+    /// A filter forbids the call, from the second on: the first asks at the start.
+    fn forbidden(_: BorrowedFd<'_>, _: &[Outgoing<'_>]) -> io::Result<usize> {
+        static CALLED: AtomicBool = AtomicBool::new(false);
+        match CALLED.swap(true, Ordering::Relaxed) {
+            false => Ok(0),
+            true => refuse(libc::EPERM),
+        }
+    }
+
+    /// A firewall drops what is in the batch; the call itself is allowed.
+    fn filtered(_: BorrowedFd<'_>, several: &[Outgoing<'_>]) -> io::Result<usize> {
+        match several {
+            [] => Ok(0),
+            _ => refuse(libc::EPERM),
+        }
+    }
+
+    /// Those calls, and what the sockets of a process find out at their start
+    /// and at the first batch.
+    pub(crate) fn refused() -> [(Batches, [bool; 2]); 3] {
+        [
+            (Batches::new(unknown), [false, false]),
+            (Batches::new(forbidden), [true, false]),
+            (Batches::new(filtered), [true, true]),
+        ]
+    }
 }

@@ -20,15 +20,25 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) contents: &'a [u8],
 }
 
+/// What became of several transmissions that were given to the kernel with one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    /// It took so many, from the first; at least one.
+    Taken(usize),
+    /// It took none: the first is to be sent by itself.
+    SendFirst,
+    /// It took none, and there is no such call, or no leave to make it.
+    Off,
+}
+
 /// What takes datagrams.
 pub(crate) trait Kernel {
     /// Sends one transmission; `false`: not now. What cannot be sent at all is
     /// lost, as in a network.
     fn send(&mut self, one: Outgoing<'_>) -> bool;
 
-    /// Sends several with one call and returns how many of them, from the
-    /// first, it took. 0: the first is to be sent by itself.
-    fn send_many(&mut self, several: &[Outgoing<'_>]) -> usize;
+    /// Sends several with one call.
+    fn send_many(&mut self, several: &[Outgoing<'_>]) -> Batch;
 
     /// There is no place for this one to wait.
     fn lose(&mut self, one: Outgoing<'_>);
@@ -41,7 +51,7 @@ pub(crate) struct Outbox {
     transmits: Vec<Transmit>,
     bytes: Vec<u8>,
     blocked: bool,
-    /// The kernel sends several with one call.
+    /// The kernel sends several with one call, as far as is known.
     pub(crate) batches: bool,
 }
 
@@ -131,11 +141,12 @@ impl Outbox {
         let waiting: Vec<Outgoing<'_>> = waiting.collect();
         let mut left = waiting.as_slice();
         while let Some((first, others)) = left.split_first() {
-            let taken = match others {
+            let batch = match others {
                 [_, ..] if self.batches => kernel.send_many(left),
-                _ => 0,
+                _ => Batch::SendFirst,
             };
-            left = if taken > 0 {
+            self.batches &= batch != Batch::Off;
+            left = if let Batch::Taken(taken) = batch {
                 left.get(taken..).unwrap_or_default()
             } else if kernel.send(*first) {
                 others
@@ -173,6 +184,8 @@ mod tests {
     struct Script {
         /// Fates of the transmissions to come, then all are taken.
         fates: VecDeque<Fate>,
+        /// Calls for several from which on these are refused.
+        batches_max: Option<usize>,
         calls: usize,
         taken: Vec<(u16, Vec<u8>)>,
         dead: Vec<u16>,
@@ -197,8 +210,14 @@ mod tests {
             true
         }
 
-        fn send_many(&mut self, several: &[Outgoing<'_>]) -> usize {
+        fn send_many(&mut self, several: &[Outgoing<'_>]) -> Batch {
             self.calls += 1;
+            if let Some(left) = &mut self.batches_max {
+                let Some(less) = left.checked_sub(1) else {
+                    return Batch::Off;
+                };
+                *left = less;
+            }
             let mut taken = 0;
             for one in several.iter().take(TRANSMITS_MAX) {
                 match self.fates.front() {
@@ -209,7 +228,10 @@ mod tests {
                 self.take(one);
                 taken += 1;
             }
-            taken
+            match taken {
+                0 => Batch::SendFirst,
+                taken => Batch::Taken(taken),
+            }
         }
 
         fn lose(&mut self, one: Outgoing<'_>) {
@@ -264,6 +286,29 @@ mod tests {
         }
         outbox.flush(&mut kernel);
         assert_eq!((kernel.calls, kernel.taken.len()), (5, 5));
+    }
+
+    #[test]
+    fn a_call_that_is_refused_at_run_time_loses_and_repeats_nothing() {
+        // The second batch is refused after the buffer was full in the first.
+        let fates = [Fate::Taken, Fate::Taken, Fate::Full];
+        let (mut outbox, mut kernel) = script(true, &fates);
+        kernel.batches_max = Some(2);
+        for port in 1..=6 {
+            push(&mut outbox, &mut kernel, port, &[port as u8; 9]);
+        }
+        outbox.flush(&mut kernel);
+        assert_eq!((ports(&kernel), outbox.batches), (vec![1, 2], true));
+        outbox.unblock(&mut kernel);
+        let all = (1..=6).map(|port| (u16::from(port), vec![port; 9]));
+        assert_eq!(kernel.taken, Vec::from_iter(all));
+        assert!(!outbox.batches && !outbox.is_blocked() && kernel.lost.is_empty());
+        let calls = kernel.calls;
+        for port in 7..=9 {
+            push(&mut outbox, &mut kernel, port, b"hello");
+        }
+        outbox.flush(&mut kernel);
+        assert_eq!(kernel.calls, calls + 3, "it is not asked again");
     }
 
     #[test]
@@ -362,6 +407,7 @@ mod tests {
                 })
                 .collect();
             let (mut outbox, mut kernel) = script(round % 2 == 0, &fates);
+            kernel.batches_max = (round % 4 == 0).then(|| random(9) as usize);
             for port in 0..300_u16 {
                 let size = [20, 1200, COPIED_BYTES_MAX + 1][random(3) as usize];
                 let mut contents = vec![0; size];

@@ -14,8 +14,8 @@ use quinn_udp::UdpSocketState;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 #[cfg(target_os = "linux")]
-use crate::mmsg;
-use crate::outbox::{Kernel, Outbox, Outgoing};
+use crate::mmsg::{self, Batches};
+use crate::outbox::{Batch, Kernel, Outbox, Outgoing};
 use crate::{Counters, NetLimits};
 
 /// A UDP socket for QUIC.
@@ -30,6 +30,8 @@ pub(crate) struct UdpPort {
     /// A transmission failed for want of a route or an address.
     unreachable: bool,
     outbox: Outbox,
+    #[cfg(target_os = "linux")]
+    batches: &'static Batches,
     /// The kernel says when it takes more.
     watched: bool,
     /// Connections that wait for the socket to take more.
@@ -43,7 +45,7 @@ impl UdpPort {
         let _ = state.set_recv_buffer_size((&socket).into(), limits.udp_buffer_bytes);
         let _ = state.set_send_buffer_size((&socket).into(), limits.udp_buffer_bytes);
         #[cfg(target_os = "linux")]
-        let batches = mmsg::is_known(socket.as_fd());
+        let batches = mmsg::BATCHES.are_on(socket.as_fd());
         #[cfg(not(target_os = "linux"))]
         let batches = false;
         Ok(Self {
@@ -53,6 +55,8 @@ impl UdpPort {
             readable: false,
             unreachable: false,
             outbox: Outbox::new(batches),
+            #[cfg(target_os = "linux")]
+            batches: &mmsg::BATCHES,
             watched: false,
             waiting: BTreeSet::new(),
         })
@@ -163,6 +167,8 @@ impl UdpPort {
             state: &self.state,
             unreachable: &mut self.unreachable,
             counters,
+            #[cfg(target_os = "linux")]
+            batches: self.batches,
         };
         (&mut self.outbox, wire)
     }
@@ -174,6 +180,8 @@ struct Wire<'a> {
     state: &'a UdpSocketState,
     unreachable: &'a mut bool,
     counters: &'a mut Counters,
+    #[cfg(target_os = "linux")]
+    batches: &'static Batches,
 }
 
 impl Wire<'_> {
@@ -212,17 +220,18 @@ impl Kernel for Wire<'_> {
     }
 
     #[cfg(target_os = "linux")]
-    fn send_many(&mut self, several: &[Outgoing<'_>]) -> usize {
+    fn send_many(&mut self, several: &[Outgoing<'_>]) -> Batch {
         self.counters.udp_send_calls += 1;
-        // What is wrong with the first is found out when it is sent alone.
-        let sent = mmsg::send(self.socket.as_fd(), several).unwrap_or(0);
-        self.count(several.get(..sent).unwrap_or(several));
-        sent
+        let batch = self.batches.send(self.socket.as_fd(), several);
+        if let Batch::Taken(sent) = batch {
+            self.count(several.get(..sent).unwrap_or(several));
+        }
+        batch
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn send_many(&mut self, _: &[Outgoing<'_>]) -> usize {
-        0
+    fn send_many(&mut self, _: &[Outgoing<'_>]) -> Batch {
+        Batch::Off
     }
 
     fn lose(&mut self, one: Outgoing<'_>) {
@@ -444,6 +453,43 @@ mod tests {
             assert!(!port.flush(&mut counters), "once");
             assert_eq!((counters.datagrams_out, counters.datagrams_unsent), (3, 4));
             assert_eq!(received(&peer).len(), 3);
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_refused_call_should_have_sent_leaves_one_by_one() {
+        for (batches, [at_start, after]) in mmsg::tests::refused() {
+            let batches: &'static Batches = Box::leak(Box::new(batches));
+            let peer = port("127.0.0.1:0");
+            let addr = peer.local_addr().unwrap();
+            let mut counters = Counters::default();
+            // Two sockets: what the first finds out holds for the process.
+            for round in 0..2 {
+                let mut port = port("127.0.0.1:0");
+                port.batches = batches;
+                port.outbox.batches = batches.are_on(port.socket.as_fd());
+                let on = if round == 0 { at_start } else { after };
+                assert_eq!(port.outbox.batches, on);
+                for byte in 0..4 {
+                    port.transmit(to(addr), &[byte; 5], &mut counters);
+                }
+                assert!(!port.flush(&mut counters) && !port.is_unsent());
+                assert_eq!(port.outbox.batches, after);
+                let contents = received(&peer).into_iter().map(|(_, _, bytes)| bytes);
+                let all = (0..4).map(|byte| vec![byte; 5]);
+                assert_eq!(Vec::from_iter(contents), Vec::from_iter(all));
+            }
+            assert_eq!((counters.datagrams_out, counters.datagrams_unsent), (8, 0));
+            // Four each, and one for each batch that was tried: three of four
+            // datagrams that are not the last, while the call is thought to be there.
+            let tried = [at_start, after].map(|on| match (on, after) {
+                (true, true) => 3,
+                (true, false) => 1,
+                (false, _) => 0,
+            });
+            let tried: u64 = tried.iter().sum();
+            assert_eq!(counters.udp_send_calls, 8 + tried);
         }
     }
 }
