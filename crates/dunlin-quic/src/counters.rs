@@ -103,7 +103,7 @@ dunlin_base::totals! {
         /// Packets of QUIC sent.
         pub quic_packets_out: u64,
         /// Packets of QUIC sent a second time without being lost, as a client
-        /// asked for.
+        /// asked for, or because they were alone where packets are lost.
         pub quic_packets_repeated: u64,
         /// Packets of QUIC declared lost.
         pub quic_packets_lost: u64,

@@ -7,6 +7,7 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::sync::Arc;
 
+use dunlin_base::Repeat;
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
 use quinn_proto::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
@@ -151,6 +152,10 @@ pub struct QuicTuning {
     /// after three times as long the connection is lost. `None` (default): a
     /// silent connection stays, and what is spoken on it has to notice.
     pub keep_alive: Option<Duration>,
+    /// When small packets are sent twice, until the owner of a connection says
+    /// otherwise. Default [`Repeat::Lone`], which costs nothing where nothing is
+    /// lost.
+    pub repeat: Repeat,
 }
 
 impl Default for QuicTuning {
@@ -167,6 +172,7 @@ impl Default for QuicTuning {
             key_update_packets: None,
             key_update_interval: None,
             keep_alive: None,
+            repeat: Repeat::Lone,
         }
     }
 }

@@ -101,7 +101,9 @@ pub enum Repeat {
     /// Never.
     #[default]
     Never,
-    /// For a while after a packet was lost.
+    /// Those that are alone on their way, where packets were lost lately.
+    Lone,
+    /// For a while after a packet was lost, and as [`Repeat::Lone`] after it.
     OnLoss,
     /// Always.
     Always,

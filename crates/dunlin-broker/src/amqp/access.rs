@@ -104,20 +104,21 @@ fn spread(own: &mut Owners, c: ConnIdx, properties: Map<'_>) {
         return;
     };
     let number = |name: Symbol<'_>| match properties.get(name.as_str()) {
-        Some(Value::Uint(number)) => number,
-        _ => 0,
+        Some(Value::Uint(number)) => Some(number),
+        _ => None,
     };
-    if number(capability::ISOLATE) == 1 {
+    if number(capability::ISOLATE) == Some(1) {
         let isolate = true;
         own.outbox
             .command(carried.conn, NetCommandKind::IsolateStreams { isolate });
     }
     let repeat = match number(capability::REPEAT) {
-        1 => Repeat::Always,
-        2 => Repeat::OnLoss,
+        Some(0) => Repeat::Never,
+        Some(1) => Repeat::Always,
+        Some(2) => Repeat::OnLoss,
         _ => return,
     };
-    if own.config.sending.repeat_packets {
+    if repeat == Repeat::Never || own.config.sending.repeat_packets {
         own.outbox
             .command(carried.conn, NetCommandKind::RepeatPackets { repeat });
     }

@@ -252,8 +252,9 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
         own.outbox
             .command(conn, NetCommandKind::IsolateStreams { isolate });
     }
-    if agreed.repeat != Repeat::Never && config.sending.repeat_packets {
-        let repeat = agreed.repeat;
+    if let Some(repeat) = agreed.repeat
+        && (repeat == Repeat::Never || config.sending.repeat_packets)
+    {
         own.outbox
             .command(conn, NetCommandKind::RepeatPackets { repeat });
     }

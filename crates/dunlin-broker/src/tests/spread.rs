@@ -12,6 +12,9 @@ use crate::config::{Config, Sending};
 use crate::io::{Input, Output};
 use crate::shard::Shard;
 
+/// Whether streams are isolated, and when packets are sent twice.
+type Asked = (bool, Option<Repeat>);
+
 /// A property of `open`.
 type Property = (Value<'static>, Value<'static>);
 
@@ -80,11 +83,13 @@ fn streams_are_kept_apart_for_a_client_that_asks() {
         (Value::Symbol(capability::REPEAT), Value::Uint(2)),
     ];
     let other = [(Value::Symbol(capability::ISOLATE), Value::String("1"))];
-    let cases: [(bool, &[Property], (bool, bool)); 4] = [
-        (true, &asked, (true, true)),
-        (false, &asked, (true, false)),
-        (true, &other, (false, false)),
-        (true, &[], (false, false)),
+    let never = [(Value::Symbol(capability::REPEAT), Value::Uint(0))];
+    let cases: [(bool, &[Property], Asked); 5] = [
+        (true, &asked, (true, Some(Repeat::OnLoss))),
+        (false, &asked, (true, None)),
+        (true, &other, (false, None)),
+        (true, &[], (false, None)),
+        (false, &never, (false, Some(Repeat::Never))),
     ];
     for (allowed, properties, (isolates, repeats)) in cases {
         let commands = commands(allowed, properties);
@@ -92,10 +97,10 @@ fn streams_are_kept_apart_for_a_client_that_asks() {
         let isolate = |kind: &NetCommandKind| {
             matches!(kind, NetCommandKind::IsolateStreams { isolate: true })
         };
-        let repeat = |kind: &NetCommandKind| {
-            let repeat = Repeat::OnLoss;
-            matches!(kind, NetCommandKind::RepeatPackets { repeat: it } if *it == repeat)
-        };
-        assert_eq!((has(&isolate), has(&repeat)), (isolates, repeats));
+        let repeat = commands.iter().find_map(|kind| match kind {
+            NetCommandKind::RepeatPackets { repeat } => Some(*repeat),
+            _ => None,
+        });
+        assert_eq!((has(&isolate), repeat), (isolates, repeats));
     }
 }

@@ -87,8 +87,8 @@ impl Builder {
     /// that knows how is asked to do so, too. A single lost packet then holds
     /// up nothing at all. Costs up to twice the bytes; packets that do not fit
     /// the congestion window together with their copies are sent once.
-    /// Default: [`Repeat::Never`] with [`StreamPolicy::Single`], else
-    /// [`Repeat::OnLoss`], which costs nothing where nothing is lost.
+    /// Default: [`Repeat::Lone`] with [`StreamPolicy::Single`], else
+    /// [`Repeat::OnLoss`]; both cost nothing where nothing is lost.
     pub fn repeat_packets(mut self, repeat: Repeat) -> Self {
         self.options.streams.repeat.set(repeat);
         self

@@ -12,6 +12,7 @@ mod binding;
 mod datagrams;
 mod early;
 mod keys;
+mod lone;
 mod path;
 mod phase;
 mod reading;
@@ -111,7 +112,7 @@ pub struct QuicConn {
     streams: Streams,
     reading: Reading,
     datagrams: DatagramQueue,
-    repeats: Option<Box<Repeats>>,
+    repeats: Repeats,
     log: Option<Box<ConnLog>>,
     ack_tail: AckTail,
     ack_wait: AckWait,
@@ -154,7 +155,7 @@ impl QuicConn {
             ticket: TicketWait::new(begun.tickets),
             reading: Reading::new(now, limits.idle_timeout_max),
             datagrams: DatagramQueue::default(),
-            repeats: None,
+            repeats: Repeats::new(begun.tuning.repeat),
             log,
             ack_tail: AckTail::default(),
             ack_wait: AckWait::default(),
@@ -265,7 +266,7 @@ impl QuicConn {
 
     /// Says when small packets are sent twice from now on.
     pub fn set_repeat(&mut self, when: Repeat, now: Instant) {
-        Repeats::set(&mut self.repeats, when, &self.proto, now);
+        self.repeats.set(when, &self.proto, now);
     }
 
     /// Takes new keys, if the handshake is confirmed (RFC 9001 section 6.1);
@@ -557,7 +558,7 @@ impl QuicConn {
             let _ = self.proto.recv_stream(id).stop(varint(0));
         }
         self.datagrams = DatagramQueue::default();
-        self.repeats = None;
+        self.repeats = Repeats::new(Repeat::Never);
     }
 
     /// Reports the end, once.
@@ -577,11 +578,10 @@ impl QuicConn {
         let proto = proto.map_or(Instant::FAR_FUTURE, |at| {
             clock.from_std(at) + Duration::from_micros(1)
         });
-        let repeat = self.repeats.as_ref().and_then(|repeats| repeats.next());
         self.own_deadline()
             .min(proto)
             .min(self.path.deadline())
-            .min(repeat.unwrap_or(Instant::FAR_FUTURE))
+            .min(self.repeats.next().unwrap_or(Instant::FAR_FUTURE))
             .min(self.answer.deadline(self.early.is_held()))
     }
 

@@ -8,15 +8,16 @@
 //! a connection may send that knows nothing of its path (RFC 9002 section 7.2).
 //! What goes beyond is sent once, and so is everything while packets wait on the
 //! way, where copies would only make them wait longer. Either always, or only for
-//! a while after a packet was lost: then a path without loss carries nothing
-//! twice.
+//! a while after a packet was lost, or only what is alone on its way where packets
+//! are lost: then a path without loss carries nothing twice.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use dunlin_base::{Instant, Repeat};
-use quinn_proto::Connection;
+use quinn_proto::{Connection, ConnectionStats};
 
+use super::lone::Lone;
 use crate::Counters;
 use crate::datagram::{DatagramSender, Transmit};
 
@@ -48,16 +49,26 @@ const QUEUE_MIN: Duration = Duration::from_millis(10);
 /// become another one.
 const SHORTEST_FOR: Duration = Duration::from_secs(60);
 
-/// Copies that wait, and what was sent in this round trip.
+/// When packets are sent twice, and what is needed for it.
 #[derive(Debug)]
 pub(super) struct Repeats {
     when: Repeat,
+    /// When losses were looked for last, while nothing is kept.
+    looked: Instant,
+    /// With [`Repeat::Lone`] there is none until a packet was lost.
+    kept: Option<Box<Kept>>,
+}
+
+/// Copies that wait, and what was sent in this round trip.
+#[derive(Debug)]
+struct Kept {
     /// The shortest round trip, and until when that counts.
     shortest: Duration,
     shortest_until: Instant,
     /// Packets lost so far, and until when packets are repeated for the last.
     lost: u64,
     until: Instant,
+    lone: Lone,
     waiting: VecDeque<Copied>,
     waiting_bytes: usize,
     /// STREAM and DATAGRAM frames sent so far: packets without are not
@@ -76,83 +87,53 @@ struct Copied {
 }
 
 impl Repeats {
-    /// Says when small packets are sent twice from now on.
-    pub(super) fn set(
-        repeats: &mut Option<Box<Self>>,
-        when: Repeat,
-        proto: &Connection,
-        now: Instant,
-    ) {
-        if when == Repeat::Never {
-            *repeats = None;
-        } else if let Some(repeats) = repeats {
-            repeats.when = when;
-        } else {
-            let stats = proto.stats();
-            *repeats = Some(Box::new(Self {
-                when,
-                shortest: proto.rtt(),
-                shortest_until: now + SHORTEST_FOR,
-                lost: stats.path.lost_packets,
-                until: now,
-                waiting: VecDeque::new(),
-                waiting_bytes: 0,
-                frames: stats.frame_tx.stream + stats.frame_tx.datagram,
-                since: now,
-                sent: 0,
-            }));
+    pub(super) const fn new(when: Repeat) -> Self {
+        Self {
+            when,
+            looked: Instant::ZERO,
+            kept: None,
         }
     }
 
-    /// quinn-proto sent this: keeps a copy, if it is one packet with something
-    /// to deliver on an open connection and there is room for it.
+    /// Says when small packets are sent twice from now on.
+    pub(super) fn set(&mut self, when: Repeat, proto: &Connection, now: Instant) {
+        self.when = when;
+        match when {
+            Repeat::Never => self.kept = None,
+            Repeat::Lone => {}
+            _ if self.kept.is_some() => {}
+            _ => {
+                let stats = proto.stats();
+                let frames = delivering(&stats);
+                let kept = Kept::new(stats.path.lost_packets, frames, proto, now);
+                self.kept = Some(Box::new(kept));
+            }
+        }
+    }
+
+    /// quinn-proto sent this on an open connection: keeps a copy, if it is one
+    /// packet with something to deliver and there is room for it.
     pub(super) fn note(
         &mut self,
         transmit: &Transmit,
         buf: &[u8],
         proto: &Connection,
-        is_open: bool,
         now: Instant,
     ) {
-        let stats = proto.stats();
-        let frames = stats.frame_tx.stream + stats.frame_tx.datagram;
-        let rtt = proto.rtt();
-        let window = proto.congestion_state().window();
-        if core::mem::replace(&mut self.lost, stats.path.lost_packets) < stats.path.lost_packets {
-            self.until = now + AFTER_LOSS;
+        if self.kept.is_none() && self.when == Repeat::Lone && now >= self.looked + proto.rtt() {
+            self.looked = now;
+            if proto.stats().path.lost_packets > 0 {
+                // What is sent just now may have any frames.
+                self.kept = Some(Box::new(Kept::new(0, 0, proto, now)));
+            }
         }
-        if now >= self.shortest_until {
-            self.shortest = rtt;
-            self.shortest_until = now + SHORTEST_FOR;
-        }
-        self.shortest = self.shortest.min(rtt);
-        let wanted =
-            (self.when == Repeat::Always || now < self.until) && !is_queueing(rtt, self.shortest);
-        if now >= self.since + rtt {
-            self.since = now;
-            self.sent = 0;
-        }
-        let size = transmit.size as u64;
-        self.sent += size;
-        let delivers = core::mem::replace(&mut self.frames, frames) < frames;
-        let single = transmit.segment_size.is_none_or(|s| s >= transmit.size);
-        let fits = self.sent + size <= window.max(UNKNOWN_PATH_BYTES)
-            && self.waiting_bytes + transmit.size <= WAITING_BYTES_MAX;
         let contents = buf.get(..transmit.size).unwrap_or_default();
-        if !(wanted && delivers && single && fits && is_open) || contents.is_empty() {
-            return;
+        if let Some(kept) = &mut self.kept
+            && kept.is_wanted(self.when, transmit, proto, now)
+            && !contents.is_empty()
+        {
+            kept.keep(transmit, contents, proto.rtt(), now);
         }
-        self.sent += size;
-        self.waiting_bytes += contents.len();
-        let spacing = (rtt / ROUND_TRIPS_PER_SPACING).clamp(*SPACING.start(), *SPACING.end());
-        self.waiting.push_back(Copied {
-            at: now + spacing,
-            transmit: Transmit {
-                segment_size: None,
-                ..transmit.clone()
-            },
-            contents: contents.to_vec(),
-        });
     }
 
     /// Sends the copies whose time has come.
@@ -164,9 +145,10 @@ impl Repeats {
     ) {
         while self.next().is_some_and(|at| at <= now)
             && !port.is_blocked()
-            && let Some(copied) = self.waiting.pop_front()
+            && let Some(kept) = &mut self.kept
+            && let Some(copied) = kept.waiting.pop_front()
         {
-            self.waiting_bytes -= copied.contents.len();
+            kept.waiting_bytes -= copied.contents.len();
             counters.quic_packets_repeated += 1;
             port.send(copied.transmit, &copied.contents, counters);
         }
@@ -174,8 +156,94 @@ impl Repeats {
 
     /// When the next copy leaves.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.waiting.front().map(|copied| copied.at)
+        let first = self.kept.as_ref()?.waiting.front()?;
+        Some(first.at)
     }
+}
+
+impl Kept {
+    fn new(lost: u64, frames: u64, proto: &Connection, now: Instant) -> Self {
+        Self {
+            shortest: proto.rtt(),
+            shortest_until: now + SHORTEST_FOR,
+            lost,
+            until: now,
+            lone: Lone::new(now),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            frames,
+            since: now,
+            sent: 0,
+        }
+    }
+
+    /// Whether what was sent just now is to be sent again.
+    fn is_wanted(
+        &mut self,
+        when: Repeat,
+        transmit: &Transmit,
+        proto: &Connection,
+        now: Instant,
+    ) -> bool {
+        let stats = proto.stats();
+        let frames = delivering(&stats);
+        let rtt = proto.rtt();
+        let window = proto.congestion_state().window();
+        let lost = stats.path.lost_packets;
+        let lost = lost.saturating_sub(core::mem::replace(&mut self.lost, lost));
+        if lost > 0 {
+            self.until = now + AFTER_LOSS;
+            self.lone.on_loss(lost, stats.path.sent_packets, now);
+        }
+        if now >= self.shortest_until {
+            self.shortest = rtt;
+            self.shortest_until = now + SHORTEST_FOR;
+        }
+        self.shortest = self.shortest.min(rtt);
+        if now >= self.since + rtt {
+            self.since = now;
+            self.sent = 0;
+        }
+        let size = transmit.size as u64;
+        self.sent += size;
+        if core::mem::replace(&mut self.frames, frames) >= frames {
+            return false;
+        }
+        let is_lone = self.lone.note(size, rtt, now);
+        let is_due = match when {
+            Repeat::Always => true,
+            Repeat::OnLoss => now < self.until || is_lone,
+            Repeat::Lone => is_lone,
+            _ => false,
+        };
+        let single = transmit.segment_size.is_none_or(|s| s >= transmit.size);
+        let fits = self.sent + size <= window.max(UNKNOWN_PATH_BYTES)
+            && self.waiting_bytes + transmit.size <= WAITING_BYTES_MAX;
+        let wanted = is_due && single && fits && !is_queueing(rtt, self.shortest);
+        if wanted {
+            self.lone.repeat();
+        }
+        wanted
+    }
+
+    fn keep(&mut self, transmit: &Transmit, contents: &[u8], rtt: Duration, now: Instant) {
+        self.sent += transmit.size as u64;
+        self.waiting_bytes += contents.len();
+        let spacing = (rtt / ROUND_TRIPS_PER_SPACING).clamp(*SPACING.start(), *SPACING.end());
+        self.waiting.push_back(Copied {
+            at: now + spacing,
+            transmit: Transmit {
+                segment_size: None,
+                ..transmit.clone()
+            },
+            contents: contents.to_vec(),
+        });
+    }
+}
+
+/// Frames sent so far that have something to deliver.
+const fn delivering(stats: &ConnectionStats) -> u64 {
+    stats.frame_tx.stream + stats.frame_tx.datagram
 }
 
 /// Whether packets wait on the way.

@@ -58,9 +58,7 @@ impl QuicConn {
         if self.life.has_parted() && self.answer.has_left() && !self.streams.has_backlog() {
             self.leave(clock, now);
         }
-        if let Some(repeats) = &mut self.repeats {
-            repeats.send(now, port, counters);
-        }
+        self.repeats.send(now, port, counters);
         send_again(&mut self.path, port, counters);
         let before = self.proto.poll_timeout();
         while !port.is_blocked() && transmits < TRANSMITS_MAX {
@@ -115,9 +113,8 @@ impl QuicConn {
         if let Some(log) = &self.log {
             log.udp_sent(transmit.size, transmit.segment_size);
         }
-        let is_open = self.life.is_open();
-        if let Some(repeats) = &mut self.repeats {
-            repeats.note(transmit, buf, &self.proto, is_open, now);
+        if self.life.is_open() {
+            self.repeats.note(transmit, buf, &self.proto, now);
         }
         self.streams.note_transmit(transmit);
     }

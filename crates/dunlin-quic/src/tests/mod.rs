@@ -3,6 +3,7 @@
 
 mod acks;
 mod binding;
+mod lone;
 mod paths;
 mod windows;
 
@@ -90,6 +91,10 @@ pub(super) struct Side {
     /// What the connection said that it is bound by.
     pub(super) bound: Option<Bytes>,
     out: Vec<(SocketAddr, Vec<u8>)>,
+    /// Datagrams and their bytes that it has sent.
+    pub(super) sent: (usize, usize),
+    /// What it answers in the turn in which it is sent something.
+    pub(super) answer: &'static [u8],
 }
 
 impl Side {
@@ -118,6 +123,8 @@ impl Side {
             migrated: Vec::new(),
             bound: None,
             out: Vec::new(),
+            sent: (0, 0),
+            answer: &[],
         }
     }
 
@@ -186,6 +193,7 @@ impl Side {
         let (received, migrated, opened) =
             (&mut self.received, &mut self.migrated, &mut self.opened);
         let bound = &mut self.bound;
+        let before = received.len();
         let mut out = |event: NetEvent<&[u8]>| match event.kind {
             NetEventKind::Bytes { stream, data } => {
                 *by_stream.entry(stream).or_default() += data.len();
@@ -210,6 +218,11 @@ impl Side {
         } else {
             conn.run(&mut cx);
         }
+        if received.len() > before && !self.answer.is_empty() {
+            let mut data = SendBuf::new();
+            data.put_slice(self.answer);
+            let _ = conn.send(StreamId::CONTROL, &mut data, &limits, &mut self.counters);
+        }
         let mut port = Port::default();
         loop {
             conn.exchange(&mut self.endpoint);
@@ -223,6 +236,8 @@ impl Side {
                 break;
             }
         }
+        self.sent.0 += port.0.len();
+        self.sent.1 += port.0.iter().map(|(_, data)| data.len()).sum::<usize>();
         self.out.append(&mut port.0);
     }
 

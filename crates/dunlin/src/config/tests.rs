@@ -524,3 +524,19 @@ fn a_log_in_nats_takes_the_place_of_the_file() {
     let error = Config::default().overridden(argument).expect_err("unknown");
     assert!(!error.to_string().contains("pw"), "{error}");
 }
+
+#[test]
+fn listeners_send_packets_twice_unless_forbidden_and_no_sign_of_life() {
+    use dunlin_base::Repeat;
+    for (text, repeat) in [
+        ("", Repeat::Lone),
+        ("[quic]\nrepeat_packets = false", Repeat::Never),
+    ] {
+        let config = Config::parse(Path::new("f"), text).expect("valid");
+        let listener = config.listener.first().expect("a listener");
+        let tuning = config.quic_tuning(listener);
+        assert_eq!(tuning.repeat, repeat);
+        // What keeps a connection alive is the PINGREQ of its client.
+        assert_eq!(tuning.keep_alive, None);
+    }
+}

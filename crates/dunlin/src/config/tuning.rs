@@ -1,5 +1,6 @@
 //! What `[quic]` and `quic` of a listener come to together.
 
+use dunlin_base::Repeat;
 use dunlin_net::{QuicTuning, TuningError};
 
 use super::error::Wrong;
@@ -21,6 +22,9 @@ impl Path {
         tuning.mtu_discovery = self.mtu_discovery.unwrap_or(quic.network.mtu_discovery);
         tuning.ecn = self.ecn.unwrap_or(quic.network.ecn);
         tuning.migration = self.migration.unwrap_or(quic.network.migration);
+        if !quic.repeat_packets {
+            tuning.repeat = Repeat::Never;
+        }
         tuning.key_update_packets = quic.keys.key_update_packets;
         tuning.key_update_interval = quic.keys.key_update_interval.map(|span| span.0);
         tuning

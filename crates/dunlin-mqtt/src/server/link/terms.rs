@@ -72,8 +72,8 @@ pub struct Agreement {
     pub delivery_streams: usize,
     /// Bytes of different streams go in different packets.
     pub isolate: bool,
-    /// When small packets are sent twice.
-    pub repeat: Repeat,
+    /// When small packets are sent twice; `None`: the client does not say.
+    pub repeat: Option<Repeat>,
 }
 
 impl Agreement {
@@ -134,8 +134,8 @@ pub struct StreamOptions {
     pub datagram_age: Duration,
     /// Bytes of different streams go in different packets.
     pub isolate: bool,
-    /// When small packets to it are sent twice.
-    pub repeat: Repeat,
+    /// When small packets to it are sent twice; `None`: it does not say.
+    pub repeat: Option<Repeat>,
     /// Subscriptions of data streams outlive them.
     pub durable: bool,
 }
@@ -146,7 +146,7 @@ impl Default for StreamOptions {
             streams: 0,
             datagram_age: Duration::ZERO,
             isolate: false,
-            repeat: Repeat::Never,
+            repeat: None,
             durable: true,
         }
     }
@@ -173,9 +173,10 @@ impl StreamOptions {
                 option::ISOLATE => options.isolate = number == 1,
                 option::REPEAT => {
                     options.repeat = match number {
-                        1 => Repeat::Always,
-                        2 => Repeat::OnLoss,
-                        _ => Repeat::Never,
+                        0 => Some(Repeat::Never),
+                        1 => Some(Repeat::Always),
+                        2 => Some(Repeat::OnLoss),
+                        _ => None,
                     };
                 }
                 option::DURABLE_STREAMS => options.durable = number != 0,

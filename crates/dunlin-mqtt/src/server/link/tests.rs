@@ -93,7 +93,7 @@ fn options_of_streams_are_for_quic_and_within_what_is_offered() {
     };
     let (link, agreement) = agree(properties(), 0, &offer);
     assert_eq!(agreement.delivery_streams, 4);
-    assert!(agreement.isolate && agreement.repeat == Repeat::OnLoss);
+    assert!(agreement.isolate && agreement.repeat == Some(Repeat::OnLoss));
     assert_eq!(link.terms.datagram_age, Duration::from_secs(60));
     assert!(!link.terms.durable_streams && link.terms.asked_for_streams);
     let (link, agreement) = agree(properties(), 0, &Offer::default());

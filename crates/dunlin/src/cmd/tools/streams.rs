@@ -42,7 +42,7 @@ pub(super) struct Streams {
     isolate: bool,
     /// When to send small packets twice, and have the server do so: one lost
     /// packet then delays nothing, for up to twice the bytes. Without a value:
-    /// always. Not given: on loss, unless all is on a single stream.
+    /// always. Not given: on loss, but lone if all is on a single stream.
     #[arg(
         help_heading = HEADING, long, value_enum, value_name = "WHEN",
         num_args = 0..=1, require_equals = true, default_missing_value = "always"
@@ -91,7 +91,9 @@ enum Kind {
 enum When {
     /// Never.
     Never,
-    /// For ten seconds after a packet was lost.
+    /// Those that are alone on their way, where packets were lost lately.
+    Lone,
+    /// For ten seconds after a packet was lost, then as lone.
     OnLoss,
     /// Always.
     Always,
@@ -119,6 +121,7 @@ impl Streams {
         if let Some(when) = self.repeat_packets {
             builder = builder.repeat_packets(match when {
                 When::Never => Repeat::Never,
+                When::Lone => Repeat::Lone,
                 When::OnLoss => Repeat::OnLoss,
                 When::Always => Repeat::Always,
             });

@@ -41,8 +41,8 @@ const fn pairs(scale: Scale) -> Pairs {
 /// Why a mean is not flat.
 const ALONE: &str = "A lost message that nothing follows is sent again after a probe timeout: \
     a round trip, four times its variation and the 5 ms in which its receiver was asked to \
-    acknowledge (RFC 9002, 6.2.1). Of one stream small packets are sent once unless --repeat-packets says otherwise; streams per topic send them \
-    twice for ten seconds after a loss.";
+    acknowledge (RFC 9002, 6.2.1). Where packets are lost, those that are alone are sent twice for a number of packets after each loss; streams per topic \
+    send all small ones twice for ten seconds.";
 
 impl Experiment for Publish {
     fn name(&self) -> &'static str {
