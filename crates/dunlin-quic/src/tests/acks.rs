@@ -181,3 +181,83 @@ fn a_silent_connection_sends_nothing() {
         "a packet, and its answer"
     );
 }
+
+/// Datagrams that client and server have sent so far.
+const fn datagrams(world: &World) -> (usize, usize) {
+    (world.client.sent.0, world.server.sent.0)
+}
+
+/// A publisher of QoS 1, whose messages are taken at once, or after a time within the
+/// delay, as by a store.
+#[test]
+fn a_puback_and_the_acknowledgement_of_its_publish_are_one_packet() {
+    const MESSAGES: usize = 40;
+    /// A gap between packet numbers, which quinn-proto makes now and then, is
+    /// acknowledged at once.
+    const SKIPPED_MAX: usize = 1;
+    for wait in [None, Some(MS), Some(DELAY - MS)] {
+        let mut world = World::connected(MS * 10, 9);
+        let mut before = datagrams(&world);
+        for message in 0..=MESSAGES {
+            // The first shows that answers come within the delay.
+            if message == 1 {
+                before = datagrams(&world);
+            }
+            world.server.answer = if wait.is_none() { b"PUBACK" } else { b"" };
+            packet_came(&mut world);
+            if let Some(wait) = wait {
+                world.pass(wait);
+                world.server.send(b"PUBACK");
+                world.touch_server();
+            }
+            world.pass(MS * 200);
+        }
+        assert_eq!(
+            world.client.received.len(),
+            b"PUBACK".len() * (MESSAGES + 1)
+        );
+        let (client, server) = datagrams(&world);
+        let alone = server - before.1 - MESSAGES;
+        assert!(
+            alone <= wait.map_or(0, |_| SKIPPED_MAX),
+            "{alone} acknowledgements by themselves"
+        );
+        assert_eq!(
+            client - before.0,
+            MESSAGES * 2,
+            "the message, and that of PUBACK"
+        );
+        for side in [&mut world.client, &mut world.server] {
+            let stats = side.conn.as_mut().unwrap().quic_stats();
+            assert_eq!(stats.lost_packets, 0);
+        }
+    }
+}
+
+/// A device that says PINGREQ each minute for half a day. The transport adds no sign of
+/// life of its own, so that nothing else wakes either side.
+#[test]
+fn only_pingreq_wakes_a_device() {
+    const EVERY: Duration = Duration::from_secs(60);
+    const MINUTES: usize = 12 * 60;
+    assert_eq!(crate::QuicTuning::default().keep_alive, None);
+    let mut world = World::connected(MS * 10, 10);
+    world.server.answer = b"PINGRESP";
+    packet_came(&mut world);
+    world.pass(EVERY);
+    let before = datagrams(&world);
+    for _ in 0..MINUTES {
+        packet_came(&mut world);
+        world.pass(Duration::from_secs(1));
+        let awake = datagrams(&world);
+        world.pass(EVERY);
+        assert_eq!(datagrams(&world), awake, "asleep");
+    }
+    let (client, server) = datagrams(&world);
+    assert_eq!(
+        client - before.0,
+        MINUTES * 2,
+        "PINGREQ, and that of PINGRESP"
+    );
+    assert_eq!(server - before.1, MINUTES, "PINGRESP, and that of PINGREQ");
+}
