@@ -104,7 +104,7 @@ pub use dunlin_quic::{
 };
 pub use error::{MoveError, NetError};
 pub use limits::{NetLimits, RetryMode};
-pub use net::{ConnMut, DetachedConn, Held, Move, Net};
+pub use net::{ConnMut, DetachedConn, GATHER_MAX, Held, Move, Net};
 pub use set::NetSet;
 pub use shared::NetShared;
 pub use unix::{UnixAccess, UnixSocket};

@@ -117,6 +117,10 @@ pub struct NetLimits {
     /// Time in which a server must answer over a new path before a dialled
     /// QUIC connection moves to it. Default 3 s.
     pub quic_probe_timeout: Duration,
+    /// How long a turn of the loop waits for more datagrams before it reads, if so
+    /// many have come within the last millisecond that another is to be expected
+    /// meanwhile; at most 1 ms. Zero (default): not at all.
+    pub gather: Duration,
     /// Receive and send buffers asked of the kernel for UDP sockets. Default
     /// 2 MiB.
     pub udp_buffer_bytes: usize,
@@ -182,6 +186,7 @@ impl Default for NetLimits {
             quic_datagram_receive_bytes: 64 << 10,
             quic_datagram_queue_bytes: 64 << 10,
             quic_probe_timeout: Duration::from_secs(3),
+            gather: Duration::ZERO,
             udp_buffer_bytes: 2 << 20,
         }
     }

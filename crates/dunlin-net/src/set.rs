@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd as _;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
+use crate::net::pause;
 use crate::{Net, NetError};
 
 /// Loops reported by one wait at most; the next wait reports the others.
@@ -59,16 +60,18 @@ impl NetSet {
             .map_err(NetError::Loop)
     }
 
-    /// Waits at most `timeout`, and gives `ready` the key of each loop for
-    /// which the kernel has something since the last time.
+    /// Waits at most `timeout`, the first `gather` of it in any case, and gives `ready`
+    /// the key of each loop for which the kernel has something since the last time.
     ///
     /// # Errors
     /// The event queue failed; the set cannot go on.
     pub fn wait(
         &mut self,
         timeout: Option<Duration>,
+        gather: Duration,
         mut ready: impl FnMut(usize),
     ) -> io::Result<()> {
+        let timeout = pause(gather, timeout);
         match self.poll.poll(&mut self.events, timeout) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(()),
             result => result?,

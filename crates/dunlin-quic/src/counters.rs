@@ -84,6 +84,8 @@ dunlin_base::totals! {
         pub udp_bytes_out: u64,
         /// System calls that sent datagrams.
         pub udp_send_calls: u64,
+        /// Turns of the loop that waited for more datagrams.
+        pub turns_gathered: u64,
         /// Datagrams that belong to another shard.
         pub datagrams_foreign: u64,
         /// Datagrams that could not be sent and count as lost.

@@ -6,6 +6,7 @@
 mod conns;
 mod dial;
 mod env;
+mod gather;
 mod held;
 mod layers;
 pub(crate) mod newcomers;
@@ -19,8 +20,10 @@ mod watch;
 #[cfg(test)]
 pub(crate) use conns::ENDS_MAX;
 pub use conns::{ConnMut, DetachedConn};
+pub use gather::GATHER_MAX;
 pub use held::Held;
 pub use paths::Move;
+pub(crate) use run::pause;
 
 use core::net::SocketAddr;
 use std::collections::VecDeque;
@@ -36,6 +39,7 @@ use crate::{ForeignDatagram, ListenerConfig, NetConfig, NetError, Waker};
 
 use conns::Conns;
 use env::Env;
+use gather::Gather;
 use newcomers::Newcomers;
 use sources::Sources;
 use watch::Follow;
@@ -57,6 +61,7 @@ pub struct Net {
     sources: Sources,
     follow: Follow,
     newcomers: Newcomers,
+    gather: Gather,
     /// Datagrams for other shards.
     foreign: VecDeque<(ShardId, ForeignDatagram)>,
 }
@@ -71,6 +76,9 @@ impl Net {
             return Err(NetError::Config(
                 "a loop holds at most 1,048,576 connections",
             ));
+        }
+        if config.limits.gather > GATHER_MAX {
+            return Err(NetError::Config("a turn waits at most 1 ms for more"));
         }
         if config.shard.0 >= config.shards {
             return Err(NetError::Config(
@@ -88,6 +96,7 @@ impl Net {
             sources: Sources::default(),
             follow: Follow::default(),
             newcomers: Newcomers::default(),
+            gather: Gather::default(),
             foreign: VecDeque::new(),
         })
     }

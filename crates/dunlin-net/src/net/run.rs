@@ -21,6 +21,15 @@ use crate::tcp;
 /// Pause before accepting again when descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Lets `time` go by; returns what is left of a wait for the kernel.
+pub(crate) fn pause(time: Duration, wait: Option<Duration>) -> Option<Duration> {
+    if time.is_zero() {
+        return wait;
+    }
+    std::thread::sleep(time);
+    wait.map(|wait| wait.saturating_sub(time))
+}
+
 impl Net {
     /// Waits for something to happen, at most `timeout`, and reports it.
     /// Returns how long it waited.
@@ -39,6 +48,7 @@ impl Net {
             wait = Some(Duration::ZERO);
         }
         let before = self.env.now;
+        wait = pause(self.gather_time(wait), wait);
         match self.poll.poll(&mut self.events, wait) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             result => result?,
@@ -92,6 +102,18 @@ impl Net {
             return Ok(Some(Duration::ZERO));
         }
         Ok(self.wait(timeout))
+    }
+
+    /// How long to wait, instead of for the kernel, before the next turn: for more
+    /// datagrams, if many have come lately ([`NetLimits::gather`](crate::NetLimits::gather)).
+    /// `wait` is what [`Net::prepare_wait`] returned. For a set of loops; [`Net::poll`]
+    /// does so by itself.
+    pub fn gather_time(&mut self, wait: Option<Duration>) -> Duration {
+        let (most, env) = (self.env.config.limits.gather, &mut self.env);
+        let most = most.min(wait.unwrap_or(Duration::MAX));
+        let time = self.gather.time(env.now, env.counters.datagrams_in, most);
+        env.counters.turns_gathered += u64::from(!time.is_zero());
+        time
     }
 
     /// What a set of loops waits for.

@@ -371,6 +371,11 @@ impl Net {
         quic.map_or(0, |quic| quic.conn.path().pings_sent())
     }
 
+    /// As if so many datagrams had come.
+    pub(crate) const fn add_datagrams(&mut self, count: u64) {
+        self.env.counters.datagrams_in += count;
+    }
+
     /// Connections whose acknowledgement may leave before its time.
     pub(crate) fn waiting_acks(&self) -> usize {
         self.conns.acks.len()

@@ -12,6 +12,7 @@ mod detach;
 mod early;
 mod ending;
 mod follow;
+mod gather;
 mod handshake;
 mod hostile;
 mod layered;

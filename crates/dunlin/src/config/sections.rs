@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::path::PathBuf;
 
+use dunlin_net::GATHER_MAX;
 use dunlin_store_redb::COMMIT_WINDOW_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,7 @@ use super::ldap::Ldap;
 use super::listener::Anonymous;
 use super::nats::Nats;
 use super::path::{Control as CongestionControl, Path, Retry};
-use super::units::{Size, Span};
+use super::units::{Brief, Size, Span};
 use crate::auth::Delays;
 
 /// Most address tokens for a client: each is sent to it after its handshake.
@@ -89,7 +90,7 @@ one_table!(Quic {
     max_data_streams, delivery_streams, datagrams, repeat_packets, receive_window,
     stream_receive_window, send_window, retry, retry_from_pending, tokens, token_lifetime,
     congestion, initial_rtt, ack_delay, initial_window, lb;
-    network { mtu_discovery, ecn, migration }
+    network { mtu_discovery, ecn, migration, gather }
     keys { key_update_packets, key_update_interval }
 });
 
@@ -103,6 +104,8 @@ pub struct Network {
     pub ecn: bool,
     /// Whether clients may change their address.
     pub migration: bool,
+    /// How long a turn waits for more datagrams under load.
+    pub gather: Brief,
 }
 
 impl Default for Network {
@@ -111,6 +114,7 @@ impl Default for Network {
             mtu_discovery: true,
             ecn: true,
             migration: true,
+            gather: Brief::default(),
         }
     }
 }
@@ -170,6 +174,10 @@ impl Quic {
             if streams > STREAMS_MAX {
                 return Err((key, format!("{streams} is more than {STREAMS_MAX}")));
             }
+        }
+        if self.network.gather.0 > GATHER_MAX {
+            let why = format!("{} is longer than 1ms", self.network.gather);
+            return Err(("gather", why));
         }
         if self.tokens > TOKENS_MAX {
             let why = format!("{} is more than {TOKENS_MAX}", self.tokens);

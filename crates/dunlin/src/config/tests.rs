@@ -198,6 +198,10 @@ fn mistakes_in_a_file_are_one_sentence() {
             "f:2: limits.max_packet_size: 1GiB is not between 256B and 268435460B, which MQTT can express",
         ),
         (
+            "[quic]\ngather = \"1001us\"",
+            "f:2: quic.gather: 1001us is longer than 1ms",
+        ),
+        (
             "[limits]\nmax_keep_alive = \"1d\"",
             "f:2: limits.max_keep_alive: 1d is not a number of whole seconds up to 65535s",
         ),

@@ -63,6 +63,28 @@ impl fmt::Display for Span {
     }
 }
 
+/// Suffixes of a short time with their microseconds, largest first.
+const BRIEF: [(&str, u64); 3] = [("s", 1_000_000), ("ms", 1_000), ("us", 1)];
+
+/// A short time, in microseconds at the finest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Brief(pub Duration);
+
+impl Brief {
+    fn parse(text: &str) -> Result<Self, String> {
+        let micros = parse(text, &BRIEF)
+            .ok_or_else(|| format!("`{text}` is not a time such as \"100us\" or \"1ms\""))?;
+        Ok(Self(Duration::from_micros(micros)))
+    }
+}
+
+impl fmt::Display for Brief {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX);
+        write(f, micros, "0s", &BRIEF)
+    }
+}
+
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
@@ -221,6 +243,7 @@ macro_rules! as_text {
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                         f.write_str(match stringify!($unit) {
                             "Size" => "a size in quotes such as \"1MiB\"",
+                            "Brief" => "a time in quotes such as \"100us\"",
                             "Share" => "a size in quotes such as \"2GiB\" or \"50%\"",
                             _ => "a duration in quotes such as \"10s\"",
                         })
@@ -251,7 +274,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(Span Size Share Expiry);
+as_text!(Span Brief Size Share Expiry);
 
 #[cfg(test)]
 mod tests {
@@ -286,6 +309,23 @@ mod tests {
         ] {
             let error = Span::parse(text).expect_err(text);
             assert!(error.contains("is not a duration such as"), "{error}");
+        }
+    }
+
+    #[test]
+    fn short_times_are_read_and_written() {
+        for (text, micros, written) in [
+            ("100us", 100, "100us"),
+            ("1000us", 1000, "1ms"),
+            ("0s", 0, "0s"),
+        ] {
+            let brief = Brief::parse(text).expect(text);
+            assert_eq!(brief, Brief(Duration::from_micros(micros)), "{text}");
+            assert_eq!(brief.to_string(), written);
+        }
+        for text in ["", "100", "us", "0.1ms", "1m", "100 ns"] {
+            let error = Brief::parse(text).expect_err(text);
+            assert!(error.contains("is not a time such as"), "{error}");
         }
     }
 

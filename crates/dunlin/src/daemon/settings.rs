@@ -204,6 +204,7 @@ pub(crate) fn net(config: &Config) -> NetLimits {
         .unread_answers_bytes_max
         .max(messages.as_usize().saturating_mul(2));
     net.quic_retry = quic.retry.into();
+    net.gather = quic.network.gather.0;
     net.quic_retry_pending = quic.retry_from_pending;
     net.quic_tokens = quic.tokens;
     net.quic_token_lifetime = quic.token_lifetime.0;

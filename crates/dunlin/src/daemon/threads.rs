@@ -417,7 +417,9 @@ impl Host {
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let before = self.shared.clock.now();
         let served = &mut self.served;
-        self.set.wait(timeout, |key| {
+        let times = served.iter_mut();
+        let gather = times.map(|served| served.worker.gather_time(timeout)).max();
+        self.set.wait(timeout, gather.unwrap_or_default(), |key| {
             let found = served
                 .iter_mut()
                 .find(|served| usize::from(served.worker.id.0) == key);

@@ -142,6 +142,11 @@ impl Worker {
         (timeout, timeout == Some(Duration::ZERO))
     }
 
+    /// How long of that wait is to be spent without the sockets, so that more comes.
+    pub(crate) fn gather_time(&mut self, timeout: Option<Duration>) -> Duration {
+        self.net.gather_time(timeout)
+    }
+
     /// To be called after that wait.
     pub(crate) fn wake_up(&self) {
         self.inbox.wake_up();
