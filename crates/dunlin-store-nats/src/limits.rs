@@ -51,6 +51,9 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Between two questions, when a server has no answer yet.
 pub const ASK_AGAIN: Duration = Duration::from_millis(100);
 
+/// Between two attempts to connect, when no server is there.
+pub const CONNECT_AGAIN: Duration = Duration::from_millis(500);
+
 /// How long the answers of all servers of a cluster are waited for.
 pub const SERVERS_WAIT: Duration = Duration::from_secs(1);
 

@@ -1,16 +1,17 @@
 //! Opening: the server is looked at, the stream is taken over, and the copy is brought
 //! up to the claim.
 
-use async_nats::{Client, ConnectOptions, ServerAddr};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use dunlin_store::{Batch, Recovered};
 use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
 
 use crate::api::{Api, AskError, StreamInfo, insist};
 use crate::chain::{Body, Chain, Found, LogError};
 use crate::config::NatsConfig;
 use crate::copy::Copy;
 use crate::error::OpenError;
-use crate::limits::ANSWER_WAIT;
+use crate::limits::{ANSWER_WAIT, CONNECT_AGAIN};
 use crate::position::Position;
 use crate::reading::{self, ReadError, claim, read_until};
 use crate::record::{self, Kind};
@@ -62,8 +63,7 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
     check_stream(config, &api, &info)?;
     let mut asked = None;
     if let Some(system) = system {
-        let syncing = server::syncing(&system, &info.servers).await?;
-        let silent = server::all_sync(&syncing, &info.servers)?;
+        let silent = most_sync(config, &system, &info.servers).await?;
         if !silent.is_empty() {
             tracing::warn!(?silent, "NATS servers that do not say whether they sync");
             asked = Some(server::keep_asking(system, info.servers.clone()));
@@ -74,13 +74,20 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
     Ok((Owned { asked, ..owned }, recovered))
 }
 
-/// Connects as the user of the first URL that has one.
+/// Connects as the user of the first URL that has one, when a server is there.
 async fn connect(config: &NatsConfig, urls: &[String]) -> Result<Client, OpenError> {
     let wrong = |error: std::io::Error| OpenError::Connect(error.to_string());
     let servers: Result<Vec<ServerAddr>, _> = urls.iter().map(|url| url.parse()).collect();
     let servers = servers.map_err(wrong)?;
     let mut options = ConnectOptions::new()
         .name("dunlin")
+        .event_callback(|event| async move {
+            match event {
+                Event::Connected | Event::Disconnected => tracing::info!("NATS: {event}"),
+                // One for each attempt to connect again.
+                other => tracing::debug!("NATS: {other}"),
+            }
+        })
         .connection_timeout(ANSWER_WAIT)
         .request_timeout(Some(ANSWER_WAIT));
     if let Some(file) = &config.tls_ca {
@@ -92,8 +99,44 @@ async fn connect(config: &NatsConfig, urls: &[String]) -> Result<Client, OpenErr
     if let Some((user, password)) = users.filter_map(|(u, p)| Some((u?, p?))).next() {
         options = options.user_and_password(user.to_owned(), password.to_owned());
     }
-    let connected = options.connect(servers).await;
-    connected.map_err(|error| OpenError::Connect(error.to_string()))
+    let until = Instant::now() + config.patience;
+    let mut said = false;
+    loop {
+        let error = match options.clone().connect(&servers[..]).await {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        let passes = matches!(
+            error.kind(),
+            ConnectErrorKind::Dns | ConnectErrorKind::Io | ConnectErrorKind::TimedOut
+        );
+        if !passes || Instant::now() >= until {
+            return Err(OpenError::Connect(error.to_string()));
+        }
+        if !core::mem::replace(&mut said, true) {
+            tracing::warn!("NATS cannot be reached: {error}; trying again");
+        }
+        sleep(CONNECT_AGAIN).await;
+    }
+}
+
+/// Whether the servers of a stream sync, as far as they answer; most have to.
+async fn most_sync(
+    config: &NatsConfig,
+    system: &Client,
+    servers: &[String],
+) -> Result<Vec<String>, OpenError> {
+    let until = Instant::now() + config.patience;
+    loop {
+        let found = server::syncing(system, servers).await;
+        match found.and_then(|found| server::all_sync(&found, servers)) {
+            Err(OpenError::SyncUnknown(why)) if Instant::now() < until => {
+                tracing::warn!("whether the NATS servers sync: {why}; asking again");
+                sleep(CONNECT_AGAIN).await;
+            }
+            answer => return answer,
+        }
+    }
 }
 
 fn refused(error: &AskError) -> OpenError {

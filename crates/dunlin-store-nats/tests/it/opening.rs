@@ -199,3 +199,29 @@ fn a_view_shows_what_is_acknowledged() {
     open.store.close();
     assert!(snapshots.take().is_err());
 }
+
+/// As after a loss of power, when all machines start at once.
+#[test]
+fn a_server_that_starts_later_is_waited_for() {
+    let Some(mut server) = Server::start(Sync::Always) else {
+        return;
+    };
+    server.kill();
+    let config = server.config("copy");
+    let impatient = NatsConfig {
+        patience: core::time::Duration::from_millis(100),
+        ..config.clone()
+    };
+    let refused = NatsStore::open(impatient).expect_err("refused");
+    assert!(matches!(refused, OpenError::Connect(_)), "{refused}");
+    let opening = std::thread::spawn(|| Open::new(config).0);
+    std::thread::sleep(core::time::Duration::from_secs(1));
+    server.run();
+    opening.join().expect("opened").commit([1]);
+    // A wrong password does not become right.
+    let stranger = NatsConfig::new(&server.url("dl:wrong"), server.copy("other"));
+    let begin = std::time::Instant::now();
+    let refused = NatsStore::open(stranger).expect_err("refused");
+    assert!(matches!(refused, OpenError::Connect(_)), "{refused}");
+    assert!(begin.elapsed() < dunlin_store_nats::limits::PATIENCE);
+}

@@ -334,6 +334,7 @@ fn the_server_is_known_by_its_certificate() {
     let known = format!("{accepted}ca = '{}'\n", certs.ca.display());
     let broker = Broker::start(1, &known);
     run(broker.leave_session("reader", "q/#"));
+    let accepted = format!("{accepted}patience = '5s'\n");
     let mut unknown = spawn(1, &accepted, Stdio::null());
     assert_eq!(unknown.end().code(), Some(1));
 }
