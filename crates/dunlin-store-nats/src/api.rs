@@ -99,6 +99,17 @@ impl StreamInfo {
         }
     }
 
+    /// Whether this is of a time before the stream listened to `subject`: a server that
+    /// leads the stream since a moment may not know of its last change.
+    pub(crate) fn is_before(&self, subject: &str) -> bool {
+        let epoch = |subject: &str| {
+            let (_, owner) = subject.rsplit_once('.')?;
+            owner.split_once('-')?.0.parse::<u64>().ok()
+        };
+        let seen = self.subject().and_then(epoch);
+        matches!((seen, epoch(subject)), (Some(seen), Some(own)) if seen < own)
+    }
+
     pub(crate) fn text(&self, name: &str) -> &str {
         self.config[name].as_str().unwrap_or_default()
     }

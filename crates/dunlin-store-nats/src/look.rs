@@ -63,6 +63,7 @@ impl Look {
                 self.silent = None;
                 Ok(())
             }
+            Ok(info) if info.is_before(subject) => Ok(()),
             Ok(_) => Err(GaveUp::TakenOver),
             Err(error) if error.is_not_found() => Err(GaveUp::StreamGone),
             Err(error) => {
@@ -119,7 +120,15 @@ mod tests {
 
     #[test]
     fn another_subject_is_another_owner() {
-        let judged = Look::new().judge(info("b"), "a", Duration::MAX, Instant::now());
-        assert_eq!(judged, Err(GaveUp::TakenOver));
+        let judge = |seen: &str| {
+            let now = Instant::now();
+            Look::new().judge(info(seen), "p.p.0.9-a", Duration::MAX, now)
+        };
+        assert_eq!(judge("p.p.0.9-a"), Ok(()));
+        assert_eq!(judge("p.p.0.9-b"), Err(GaveUp::TakenOver));
+        assert_eq!(judge("p.p.0.10-b"), Err(GaveUp::TakenOver));
+        // A leader that is behind.
+        assert_eq!(judge("p.p.0.8-b"), Ok(()));
+        assert_eq!(judge("other"), Err(GaveUp::TakenOver));
     }
 }

@@ -53,7 +53,12 @@ impl Log {
 
     async fn try_settle(&mut self) -> Result<(), NotYet> {
         let info = self.api.info().await?;
+        if info.is_before(&self.subject) {
+            let why = "the stream's leader does not know of its last change";
+            return Err(NotYet::Later(why.to_owned()));
+        }
         if info.subject() != Some(&self.subject) {
+            tracing::warn!(subject = ?info.subject(), own = self.subject, "another subject");
             return Err(NotYet::Never(GaveUp::TakenOver));
         }
         self.own.term += 1;
@@ -76,6 +81,8 @@ impl Log {
         }
         // One of another owner came in between.
         if (chain.epoch, chain.term) != (own.epoch, own.term) {
+            let (epoch, term) = (chain.epoch, chain.term);
+            tracing::warn!(epoch, term, own = self.subject, "another claim");
             return Err(NotYet::Never(GaveUp::TakenOver));
         }
         for (number, hash, seq) in counted {

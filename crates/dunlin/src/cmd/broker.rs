@@ -70,13 +70,7 @@ impl Broker {
         let descriptors = crate::descriptors::raise_limit();
         tracing::debug!(?descriptors, "limit of open files");
         let mut signals = Signals::new().context("cannot handle signals")?;
-        let daemon = match Daemon::start(config.clone()) {
-            Err(error) if error.is_taken_over() => {
-                tracing::error!(%error, "another broker was started at the same time");
-                return Ok(ExitCode::from(TAKEN_OVER));
-            }
-            started => started?,
-        };
+        let daemon = Daemon::start(config.clone())?;
         // A broker whose output is not read is still a broker.
         let _ = announce(&config, &daemon);
         daemon.plane().when_drained(stop);

@@ -167,14 +167,3 @@ pub enum StartError {
     #[error("cannot start an event loop: {0}")]
     Loop(String),
 }
-
-impl StartError {
-    /// Whether another broker has the store, which was started at the same time.
-    pub(crate) fn is_taken_over(&self) -> bool {
-        #[cfg(feature = "cluster")]
-        if let Self::Log(error) = self {
-            return matches!(**error, dunlin_store_nats::OpenError::TakenOver);
-        }
-        false
-    }
-}
