@@ -254,6 +254,45 @@ fn is_queueing(rtt: Duration, shortest: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{World, addr};
+
+    const DELAY: Duration = Duration::from_millis(5);
+
+    /// A server that sends everything twice, and has sent something.
+    fn repeating() -> World {
+        let mut world = World::connected(DELAY, 1);
+        let conn = world.server.conn.as_mut().unwrap();
+        conn.set_repeat(Repeat::Always, world.now);
+        world.server.send(b"something");
+        world.touch_server();
+        world
+    }
+
+    fn repeats(world: &mut World) -> &mut Repeats {
+        &mut world.server.conn.as_mut().unwrap().repeats
+    }
+
+    #[test]
+    fn what_goes_to_an_address_that_is_not_proved_goes_once() {
+        let mut world = repeating();
+        world.pass(DELAY * 20);
+        let kept = repeats(&mut world).kept.as_mut().unwrap();
+        // The next packet seems to have something to deliver.
+        kept.frames = 0;
+        let copies = world.server.counters.quic_packets_repeated;
+        assert_eq!(copies, 1, "to the address that is proved");
+        // What is known of the path is kept for another port.
+        let forged = addr(2, 2000);
+        world.client.send(b".");
+        for packet in world.intercept() {
+            world.inject(forged, &packet);
+        }
+        let waiting = &repeats(&mut world).kept.as_ref().unwrap().waiting;
+        assert!(waiting.iter().all(|c| c.transmit.destination != forged));
+        world.pass(DELAY * 200);
+        let (sent, got) = (world.sent_to[&forged], world.got_from[&forged]);
+        assert!(sent > 0 && sent <= 3 * got, "{sent} bytes for {got}");
+    }
 
     #[test]
     fn round_trips_that_grow_are_those_of_a_queue() {

@@ -113,7 +113,7 @@ impl QuicConn {
         if let Some(log) = &self.log {
             log.udp_sent(transmit.size, transmit.segment_size);
         }
-        if self.life.is_open() {
+        if self.life.is_open() && self.path.is_proved(transmit.destination) {
             self.repeats.note(transmit, buf, &self.proto, now);
         }
         self.streams.note_transmit(transmit);

@@ -186,6 +186,12 @@ impl Path {
         proof.is_some_and(|proof| proof.is_first_unproved())
     }
 
+    /// Whether it is the address that counts and the peer has proved it: copies of what
+    /// goes anywhere else would not be counted.
+    pub(super) fn is_proved(&self, addr: SocketAddr) -> bool {
+        addr == self.addr && !self.is_first_unproved()
+    }
+
     /// How many datagrams may be made at once, at most `most`. None while the
     /// handshake has no room for a whole one.
     pub(super) fn datagrams(&self, proto: &Connection, most: usize) -> usize {
@@ -480,5 +486,29 @@ impl<'a> PathMut<'a> {
     /// Adds what is new to the loop's totals.
     pub fn note_totals(&mut self, stats: &QuicStats, counters: &mut Counters) {
         self.path.note_totals(stats, counters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_proved_once_the_client_has_answered() {
+        let [addr, other] = [1, 2].map(|port| SocketAddr::from(([10, 0, 0, 1], port)));
+        for (proves_address, proved) in [(false, false), (true, true)] {
+            let first = FirstDatagram {
+                bytes: 1200,
+                proves_address,
+            };
+            let mut path = Path::new(addr, Some(first));
+            assert_eq!(path.is_proved(addr), proved);
+            assert!(!path.is_proved(other));
+            if let Some(proof) = &mut path.proof {
+                proof.first_is_proved(addr);
+            }
+            assert!(path.is_proved(addr));
+        }
+        assert!(Path::new(addr, None).is_proved(addr), "dialled");
     }
 }
