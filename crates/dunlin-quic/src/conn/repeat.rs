@@ -53,6 +53,8 @@ const SHORTEST_FOR: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Repeats {
     when: Repeat,
+    /// Copies are due that the socket does not take: it is waited for, not a deadline.
+    blocked: bool,
     /// When losses were looked for last, while nothing is kept.
     looked: Instant,
     /// With [`Repeat::Lone`] there is none until a packet was lost.
@@ -90,6 +92,7 @@ impl Repeats {
     pub(super) const fn new(when: Repeat) -> Self {
         Self {
             when,
+            blocked: false,
             looked: Instant::ZERO,
             kept: None,
         }
@@ -143,19 +146,29 @@ impl Repeats {
         port: &mut dyn DatagramSender,
         counters: &mut Counters,
     ) {
-        while self.next().is_some_and(|at| at <= now)
-            && !port.is_blocked()
-            && let Some(kept) = &mut self.kept
-            && let Some(copied) = kept.waiting.pop_front()
-        {
+        self.blocked = false;
+        let Some(kept) = &mut self.kept else {
+            return;
+        };
+        while kept.waiting.front().is_some_and(|copied| copied.at <= now) {
+            if port.is_blocked() {
+                self.blocked = true;
+                return;
+            }
+            let Some(copied) = kept.waiting.pop_front() else {
+                return;
+            };
             kept.waiting_bytes -= copied.contents.len();
             counters.quic_packets_repeated += 1;
             port.send(copied.transmit, &copied.contents, counters);
         }
     }
 
-    /// When the next copy leaves.
+    /// When the next copy leaves; `None`: there is none, or the socket is blocked.
     pub(super) fn next(&self) -> Option<Instant> {
+        if self.blocked {
+            return None;
+        }
         let first = self.kept.as_ref()?.waiting.front()?;
         Some(first.at)
     }
@@ -292,6 +305,51 @@ mod tests {
         world.pass(DELAY * 200);
         let (sent, got) = (world.sent_to[&forged], world.got_from[&forged]);
         assert!(sent > 0 && sent <= 3 * got, "{sent} bytes for {got}");
+    }
+
+    /// A socket that takes nothing, or anything.
+    struct Port {
+        blocked: bool,
+        sent: usize,
+    }
+
+    impl DatagramSender for Port {
+        fn is_blocked(&mut self) -> bool {
+            self.blocked
+        }
+
+        fn max_segments(&self) -> usize {
+            1
+        }
+
+        fn marks_ecn(&self) -> bool {
+            false
+        }
+
+        fn send(&mut self, _: Transmit, _: &[u8], _: &mut Counters) {
+            self.sent += 1;
+        }
+    }
+
+    #[test]
+    fn a_copy_waits_for_a_blocked_socket_without_a_deadline() {
+        let mut world = repeating();
+        let repeats = repeats(&mut world);
+        let mut counters = Counters::default();
+        let at = repeats.next().unwrap();
+        let mut port = Port {
+            blocked: true,
+            sent: 0,
+        };
+        repeats.send(at, &mut port, &mut counters);
+        assert_eq!((repeats.next(), port.sent), (None, 0));
+        port.blocked = false;
+        repeats.send(at, &mut port, &mut counters);
+        assert_eq!((repeats.next(), port.sent), (None, 1));
+        // One that is not due yet has a deadline again.
+        world.server.send(b"more");
+        world.touch_server();
+        assert!(self::repeats(&mut world).next().is_some());
     }
 
     #[test]
