@@ -45,10 +45,11 @@ pub(super) struct Lone {
 }
 
 impl Lone {
-    pub(super) const fn new(now: Instant) -> Self {
+    /// `packets`: sent until the last loss.
+    pub(super) const fn new(packets: u64, now: Instant) -> Self {
         Self {
             per_loss: 0,
-            packets: 0,
+            packets,
             twice: 0,
             copies: 0,
             until: now,
@@ -86,7 +87,28 @@ impl Lone {
             self.bytes = 0;
         }
         self.bytes += bytes;
-        self.copies > 0 && now < self.until && self.bytes_before + self.bytes <= BYTES_MAX
+        self.has_copies(now) && self.bytes_before + self.bytes <= BYTES_MAX
+    }
+
+    /// Whether copies are still to be made.
+    pub(super) fn has_copies(&self, now: Instant) -> bool {
+        self.copies > 0 && !self.is_over(now)
+    }
+
+    /// Whether what is known of the path counts no more.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        now >= self.until
+    }
+
+    /// Packets sent until the last loss, and those since then that were sent twice: the
+    /// others are the packets sent once until the next loss.
+    pub(super) const fn packets_before(&self) -> u64 {
+        self.packets + self.twice
+    }
+
+    #[cfg(test)]
+    pub(super) const fn end_copies(&mut self) {
+        self.copies = 0;
     }
 
     /// The packet is sent twice.
@@ -123,9 +145,9 @@ mod tests {
     fn the_rarer_losses_are_the_fewer_copies_follow() {
         for (packets, expected) in [(1, 200), (10, 180), (30, 20), (100, 1), (200, 0)] {
             let mut now = Instant::ZERO;
-            let mut lone = Lone::new(now);
+            let mut lone = Lone::new(0, now);
             assert_eq!(copies(&mut lone, &mut now, 500), 0, "none was lost");
-            let mut lone = Lone::new(now);
+            let mut lone = Lone::new(0, now);
             lone.on_loss(1, packets, now);
             assert_eq!(copies(&mut lone, &mut now, 500), expected, "{packets}");
         }
@@ -134,7 +156,7 @@ mod tests {
     #[test]
     fn what_is_known_of_the_path_follows_it() {
         let mut now = Instant::ZERO;
-        let mut lone = Lone::new(now);
+        let mut lone = Lone::new(0, now);
         lone.on_loss(1, 10, now);
         // A loss in spite of copies says nothing of how many are lost.
         assert_eq!(copies(&mut lone, &mut now, 10), 10);
@@ -150,7 +172,7 @@ mod tests {
         }
         assert!((10..16).contains(&lone.per_loss), "{lone:?}");
         // Many at once are one path that was gone for a moment.
-        let mut lone = Lone::new(now);
+        let mut lone = Lone::new(0, now);
         lone.on_loss(10, 1000, now);
         assert_eq!((lone.per_loss, lone.copies), (100, 1));
     }
@@ -159,7 +181,7 @@ mod tests {
     fn only_what_is_alone_is_sent_twice() {
         let ms = Duration::from_millis(1);
         let mut now = Instant::ZERO;
-        let mut lone = Lone::new(now);
+        let mut lone = Lone::new(0, now);
         lone.on_loss(1, 12, now);
         let second = Duration::from_secs(1);
         assert!(!packet(&mut lone, &mut now, second, BYTES_MAX + 1), "large");

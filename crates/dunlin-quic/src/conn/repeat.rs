@@ -55,9 +55,13 @@ pub(super) struct Repeats {
     when: Repeat,
     /// Copies are due that the socket does not take: it is waited for, not a deadline.
     blocked: bool,
-    /// When losses were looked for last, while nothing is kept.
+    /// When losses were looked for last, while no copies are to be made.
     looked: Instant,
-    /// With [`Repeat::Lone`] there is none until a packet was lost.
+    /// Packets lost until then, and [`Lone::packets_before`].
+    lost: u64,
+    packets: u64,
+    /// With [`Repeat::Lone`] there is none until a packet was lost, and after a time
+    /// without a loss.
     kept: Option<Box<Kept>>,
 }
 
@@ -94,6 +98,8 @@ impl Repeats {
             when,
             blocked: false,
             looked: Instant::ZERO,
+            lost: 0,
+            packets: 0,
             kept: None,
         }
     }
@@ -123,12 +129,8 @@ impl Repeats {
         proto: &Connection,
         now: Instant,
     ) {
-        if self.kept.is_none() && self.when == Repeat::Lone && now >= self.looked + proto.rtt() {
-            self.looked = now;
-            if proto.stats().path.lost_packets > 0 {
-                // What is sent just now may have any frames.
-                self.kept = Some(Box::new(Kept::new(0, 0, proto, now)));
-            }
+        if self.when == Repeat::Lone && !self.has_copies(proto, now) {
+            return;
         }
         let contents = buf.get(..transmit.size).unwrap_or_default();
         if let Some(kept) = &mut self.kept
@@ -137,6 +139,38 @@ impl Repeats {
         {
             kept.keep(transmit, contents, proto.rtt(), now);
         }
+    }
+
+    /// With [`Repeat::Lone`]: whether copies are to be made. If not, this looks for a
+    /// loss, once a round trip, and frees what is not needed any more.
+    fn has_copies(&mut self, proto: &Connection, now: Instant) -> bool {
+        if self.kept.as_ref().is_some_and(|k| k.lone.has_copies(now)) {
+            return true;
+        }
+        if now < self.looked + proto.rtt() {
+            return false;
+        }
+        self.looked = now;
+        if let Some(kept) = self.kept.take_if(|kept| kept.is_over(now)) {
+            self.lost = kept.lost;
+            self.packets = kept.lone.packets_before();
+        }
+        let path = proto.stats().path;
+        let kept = self.kept.as_mut();
+        let lost = kept.map_or(&mut self.lost, |kept| &mut kept.lost);
+        if path.lost_packets <= *lost {
+            // Less than before: the statistics of another path.
+            *lost = path.lost_packets;
+            return false;
+        }
+        if self.kept.is_none() {
+            let mut kept = Kept::new(self.lost, 0, proto, now);
+            // What is sent just now may have any frames.
+            let is_same_path = self.packets <= path.sent_packets;
+            kept.lone = Lone::new(if is_same_path { self.packets } else { 0 }, now);
+            self.kept = Some(Box::new(kept));
+        }
+        true
     }
 
     /// Sends the copies whose time has come.
@@ -181,13 +215,18 @@ impl Kept {
             shortest_until: now + SHORTEST_FOR,
             lost,
             until: now,
-            lone: Lone::new(now),
+            lone: Lone::new(0, now),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             frames,
             since: now,
             sent: 0,
         }
+    }
+
+    /// Whether it is of no use until the next loss.
+    fn is_over(&self, now: Instant) -> bool {
+        self.waiting.is_empty() && self.lone.is_over(now)
     }
 
     /// Whether what was sent just now is to be sent again.
@@ -305,6 +344,62 @@ mod tests {
         world.pass(DELAY * 200);
         let (sent, got) = (world.sent_to[&forged], world.got_from[&forged]);
         assert!(sent > 0 && sent <= 3 * got, "{sent} bytes for {got}");
+    }
+
+    /// The client sends, once or in vain; whether it keeps anything then.
+    fn message(world: &mut World, loss: u64) -> bool {
+        world.loss = loss;
+        world.client.send(b"message");
+        world.touch_client();
+        world.loss = 0;
+        world.pass(Duration::from_secs(30));
+        let conn = world.client.conn.as_ref().unwrap();
+        conn.repeats.kept.is_some()
+    }
+
+    #[test]
+    fn some_time_after_a_loss_nothing_is_kept_for_it() {
+        let mut world = World::connected(DELAY, 1);
+        let conn = world.client.conn.as_mut().unwrap();
+        conn.set_repeat(Repeat::Lone, world.now);
+        assert!(!message(&mut world, 0), "no loss");
+        for round in 1..=3 {
+            let copies = world.client.counters.quic_packets_repeated;
+            let _ = message(&mut world, 1000);
+            assert!(message(&mut world, 0), "a loss: {round}");
+            for _ in 0..20 {
+                let _ = message(&mut world, 0);
+            }
+            assert!(!message(&mut world, 0), "no loss since then: {round}");
+            assert!(world.client.counters.quic_packets_repeated > copies);
+            assert!(!message(&mut world, 0));
+            let conn = world.client.conn.as_ref().unwrap();
+            assert_eq!(conn.repeats.lost, conn.proto.stats().path.lost_packets);
+        }
+    }
+
+    #[test]
+    fn without_copies_to_make_losses_are_looked_for_once_a_round_trip() {
+        let mut world = World::connected(DELAY, 1);
+        let conn = world.client.conn.as_mut().unwrap();
+        conn.set_repeat(Repeat::Lone, world.now);
+        let _ = message(&mut world, 1000);
+        assert!(message(&mut world, 0), "a loss");
+        let conn = world.client.conn.as_mut().unwrap();
+        let kept = conn.repeats.kept.as_mut().unwrap();
+        kept.lone.end_copies();
+        let mut looks = 0;
+        for _ in 0..100 {
+            let before = world.client.conn.as_ref().unwrap().repeats.looked;
+            world.client.send(b".");
+            world.touch_client();
+            world.pass(DELAY / 10);
+            let conn = world.client.conn.as_ref().unwrap();
+            looks += usize::from(conn.repeats.looked != before);
+        }
+        // 100 messages in five round trips.
+        assert!((1..=6).contains(&looks), "{looks}");
+        assert!(world.client.conn.as_ref().unwrap().repeats.kept.is_some());
     }
 
     /// A socket that takes nothing, or anything.
