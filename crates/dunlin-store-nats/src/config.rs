@@ -5,11 +5,13 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use crate::limits::{COMPACT_BYTES, PATIENCE};
+use crate::url::Server;
 
 /// How a store is run.
 #[derive(Clone)]
 pub struct NatsConfig {
-    /// Servers, as `nats://user:password@host:port`; all for the same user.
+    /// Servers, as `nats://user:password@host:port`; all for the same user. Other servers
+    /// that these name are not connected to. TLS is used with all if one begins with `tls://`.
     pub urls: Vec<String>,
     /// The same servers for a user of the system account, who is asked whether they sync
     /// before they acknowledge.
@@ -71,7 +73,11 @@ impl NatsConfig {
 
 impl fmt::Debug for NatsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |urls: &[String]| urls.iter().map(|url| shown(url)).collect::<Vec<_>>();
+        let shown = |urls: &[String]| {
+            urls.iter()
+                .map(|url| Server::of(url).url)
+                .collect::<Vec<_>>()
+        };
         f.debug_struct("NatsConfig")
             .field("urls", &shown(&self.urls))
             .field("system_urls", &shown(&self.system_urls))
@@ -84,16 +90,6 @@ impl fmt::Debug for NatsConfig {
             .field("patience", &self.patience)
             .field("compact_bytes", &self.compact_bytes)
             .finish()
-    }
-}
-
-/// A URL without user and password.
-fn shown(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-    match scheme {
-        "" => host.to_owned(),
-        scheme => format!("{scheme}://{host}"),
     }
 }
 

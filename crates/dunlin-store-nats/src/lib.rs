@@ -35,6 +35,7 @@ mod server;
 mod settle;
 mod store;
 mod submit;
+mod url;
 mod version;
 
 pub use chain::LogError;

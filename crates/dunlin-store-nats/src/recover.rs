@@ -16,6 +16,7 @@ use crate::position::Position;
 use crate::reading::{self, ReadError, claim, read_until};
 use crate::record::{self, Kind};
 use crate::server;
+use crate::url::Server;
 
 /// How often an epoch is chosen again, because another owner had a newer one.
 const TRIES_MAX: usize = 8;
@@ -77,7 +78,10 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
 /// Connects as the user of the first URL that has one, when a server is there.
 async fn connect(config: &NatsConfig, urls: &[String]) -> Result<Client, OpenError> {
     let wrong = |error: std::io::Error| OpenError::Connect(error.to_string());
-    let servers: Result<Vec<ServerAddr>, _> = urls.iter().map(|url| url.parse()).collect();
+    let named: Vec<Server> = urls.iter().map(|url| Server::of(url)).collect();
+    // Without users and passwords: the client logs its addresses.
+    let servers: Result<Vec<ServerAddr>, _> =
+        named.iter().map(|server| server.url.parse()).collect();
     let servers = servers.map_err(wrong)?;
     let mut options = ConnectOptions::new()
         .name("dunlin")
@@ -89,15 +93,15 @@ async fn connect(config: &NatsConfig, urls: &[String]) -> Result<Client, OpenErr
             }
         })
         .connection_timeout(ANSWER_WAIT)
-        .request_timeout(Some(ANSWER_WAIT));
+        .request_timeout(Some(ANSWER_WAIT))
+        // A server says where others are, but not that they are to be reached by TLS.
+        .ignore_discovered_servers()
+        .require_tls(servers.iter().any(ServerAddr::tls_required));
     if let Some(file) = &config.tls_ca {
         options = options.add_root_certificates(file.clone());
     }
-    let users = servers
-        .iter()
-        .map(|server| (server.username(), server.password()));
-    if let Some((user, password)) = users.filter_map(|(u, p)| Some((u?, p?))).next() {
-        options = options.user_and_password(user.to_owned(), password.to_owned());
+    if let Some((user, password)) = named.into_iter().find_map(|server| server.user) {
+        options = options.user_and_password(user, password);
     }
     let until = Instant::now() + config.patience;
     let mut said = false;

@@ -38,6 +38,20 @@ fn a_server_that_does_not_sync_is_refused() {
     Open::new(accepted).0.commit(1..=3);
 }
 
+/// A user and a password may be written with `%` and two digits.
+#[test]
+fn users_in_urls_may_be_encoded() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let config = NatsConfig {
+        urls: vec![server.url("d%6C:%64")],
+        system_urls: vec![server.url("%73ys:s")],
+        ..server.config("copy")
+    };
+    Open::new(config).0.commit(1..=3);
+}
+
 /// A server that says what servers of former releases say.
 #[test]
 fn an_old_server_is_refused() {
