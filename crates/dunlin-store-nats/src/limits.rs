@@ -60,6 +60,9 @@ pub const SERVERS_WAIT: Duration = Duration::from_secs(1);
 /// How often servers that did not say whether they sync are asked again.
 pub const SYNC_ASK_EVERY: Duration = Duration::from_secs(5);
 
+/// How often all servers are asked again, when all have said that they sync.
+pub const SYNC_LOOK_EVERY: Duration = Duration::from_secs(10);
+
 /// Default of [`NatsConfig::patience`](crate::NatsConfig::patience).
 pub const PATIENCE: Duration = Duration::from_secs(30);
 

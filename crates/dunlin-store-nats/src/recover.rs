@@ -31,7 +31,7 @@ pub(crate) struct Owned {
     pub(crate) copy: Copy,
     /// Bytes of the log.
     pub(crate) bytes: u64,
-    /// Servers that have not said whether they sync are asked again.
+    /// Servers are asked again and again whether they sync.
     pub(crate) asked: Option<oneshot::Receiver<String>>,
 }
 
@@ -67,8 +67,14 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
         let silent = most_sync(config, &system, &info.servers).await?;
         if !silent.is_empty() {
             tracing::warn!(?silent, "NATS servers that do not say whether they sync");
-            asked = Some(server::keep_asking(system, info.servers.clone()));
         }
+        let servers = info.servers.clone();
+        asked = Some(server::keep_asking(
+            api.clone(),
+            system,
+            servers,
+            !silent.is_empty(),
+        ));
     }
     let taken = take_over(&api, config, owner, info).await?;
     let (owned, recovered) = read(api, config, copy, recovered, owner, taken).await?;

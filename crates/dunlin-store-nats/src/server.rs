@@ -1,5 +1,5 @@
 //! What a server has to be: new enough, with JetStream, with room for a record, and one
-//! that syncs before it acknowledges. Knows no stream.
+//! that syncs before it acknowledges.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,9 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::api::Api;
 use crate::error::OpenError;
-use crate::limits::{RECORD_BYTES_MAX, SERVERS_WAIT, SYNC_ASK_EVERY};
+use crate::limits::{RECORD_BYTES_MAX, SERVERS_WAIT, SYNC_ASK_EVERY, SYNC_LOOK_EVERY};
 use crate::record::OVERHEAD_BYTES;
 use crate::version::ServerVersion;
 
@@ -97,24 +98,37 @@ pub(crate) fn all_sync(
     Ok(silent)
 }
 
-/// Asks servers that did not answer until they do. The one that then says that it does not
-/// sync comes out; nothing does when all sync.
-pub(crate) fn keep_asking(system: Client, servers: Vec<String>) -> oneshot::Receiver<String> {
+/// Asks the servers that have a copy of the stream again and again, as one that is started
+/// again may have another configuration. The first one that says that it does not sync comes
+/// out, and then nothing more.
+pub(crate) fn keep_asking(
+    api: Api,
+    system: Client,
+    mut servers: Vec<String>,
+    mut silent: bool,
+) -> oneshot::Receiver<String> {
     let (found, receiver) = oneshot::channel();
     tokio::spawn(async move {
-        loop {
-            sleep(SYNC_ASK_EVERY).await;
-            let Ok(answers) = syncing(&system, &servers).await else {
-                continue;
-            };
-            match all_sync(&answers, &servers) {
+        while !found.is_closed() {
+            sleep(if silent {
+                SYNC_ASK_EVERY
+            } else {
+                SYNC_LOOK_EVERY
+            })
+            .await;
+            // A stream may have been moved to other servers.
+            if let Ok(info) = api.info().await {
+                servers = info.servers;
+            }
+            let answers = syncing(&system, &servers).await;
+            match answers.and_then(|answers| all_sync(&answers, &servers)) {
                 Err(OpenError::Unsynced { server }) => {
                     // Without a receiver, nothing wants it.
                     let _ = found.send(server);
                     return;
                 }
-                Ok(silent) if silent.is_empty() => return,
-                _ => {}
+                Ok(missing) => silent = !missing.is_empty(),
+                Err(_) => silent = true,
             }
         }
     });

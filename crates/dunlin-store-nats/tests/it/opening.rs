@@ -4,10 +4,10 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 
 use dunlin_store::StoreDone;
-use dunlin_store_nats::{NatsConfig, NatsStore, OpenError};
+use dunlin_store_nats::{GaveUp, NatsConfig, NatsStore, OpenError};
 use serde_json::{Value, json};
 
-use crate::support::{Open, Server, Sync, enqueue, numbers};
+use crate::support::{Open, Server, Sync, WAIT, enqueue, numbers};
 
 #[test]
 fn a_server_that_syncs_is_found_out() {
@@ -36,6 +36,25 @@ fn a_server_that_does_not_sync_is_refused() {
         ..unknown
     };
     Open::new(accepted).0.commit(1..=3);
+}
+
+/// One that said that it syncs is asked again: it may be started again with another
+/// configuration.
+#[test]
+fn a_server_that_syncs_no_more_is_given_up() {
+    let Some(mut server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (open, _) = Open::new(server.config("copy"));
+    open.commit(1..=3);
+    let (said, causes) = std::sync::mpsc::channel();
+    let then = move |cause| said.send(cause).expect("waited for");
+    open.store.when_given_up(Box::new(then));
+    server.kill();
+    server.forget_sync();
+    server.run();
+    let cause = causes.recv_timeout(WAIT);
+    assert!(matches!(cause, Ok(GaveUp::Unsynced { .. })), "{cause:?}");
 }
 
 /// A user and a password may be written with `%` and two digits.
@@ -143,7 +162,7 @@ fn a_log_is_made_shorter() {
     }
     open.commit([2]);
     let bytes = || server.info()["state"]["bytes"].as_u64().expect("a number");
-    let until = std::time::Instant::now() + crate::support::WAIT;
+    let until = std::time::Instant::now() + WAIT;
     let mut counter = 2;
     while bytes() > 100_000 {
         assert!(std::time::Instant::now() < until, "{} bytes", bytes());
