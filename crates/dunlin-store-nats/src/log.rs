@@ -23,7 +23,7 @@ use crate::copy::{CopyThread, Work};
 use crate::error::GaveUp;
 use crate::limits::{
     ACK_WAIT, BATCH_BYTES_MAX, COMPACT_FACTOR, GROUP_BYTES, GROUP_OPS, IN_FLIGHT_BYTES_MAX,
-    IN_FLIGHT_MAX, LIVE_GROUPS_MAX, RECORD_BYTES_MAX, WINDOW,
+    IN_FLIGHT_MAX, LIVE_GROUPS_MAX, QUEUE_MAX, RECORD_BYTES_MAX, WINDOW,
 };
 use crate::live::Chunk;
 use crate::look::Look;
@@ -63,7 +63,8 @@ struct Group {
 
 impl Group {
     const fn is_full(&self) -> bool {
-        self.body.len() >= GROUP_BYTES || self.ops >= GROUP_OPS
+        let waiting = self.answers.len() + self.after.len();
+        self.body.len() >= GROUP_BYTES || self.ops >= GROUP_OPS || waiting >= QUEUE_MAX
     }
 }
 
@@ -265,7 +266,9 @@ impl Log {
             return Ok(false);
         }
         let room = self.flights.len() < IN_FLIGHT_MAX && self.flying < IN_FLIGHT_BYTES_MAX;
+        let held = self.is_held();
         let due = self.group.since.map(|since| since + WINDOW);
+        let due = due.filter(|_| !held);
         if let Some(due) = due
             && room
             && (self.flights.is_empty() || self.group.is_full() || due <= Instant::now())
@@ -279,18 +282,19 @@ impl Log {
         let wake = wake.unwrap_or_else(|| Instant::now() + NEVER);
         let takes = !self.closing && !self.group.is_full();
         let idle = self.flights.is_empty() && self.group.since.is_none() && !self.closing;
+        let looks = held || idle;
         let writes = room && self.group.since.is_none() && self.length.chunks.is_some();
         tokio::select! {
             biased;
             reply = self.replies.next() => self.take_reply(reply)?,
             () = self.copy.failed.happened.notified() => {}
+            seen = self.look.answer(&self.api), if looks => {
+                let now = Instant::now();
+                self.look.judge(seen, &self.subject, self.patience, now)?;
+            }
             command = self.commands.recv(), if takes => self.take(command),
             chunk = next_chunk(&mut self.length.chunks), if writes => {
                 self.write_again(chunk).await?;
-            }
-            seen = self.look.answer(&self.api), if idle => {
-                let now = Instant::now();
-                self.look.judge(seen, &self.subject, self.patience, now)?;
             }
             server = server::unsynced(&mut self.asked) => {
                 return Err(GaveUp::Unsynced { server }.into());
@@ -302,6 +306,13 @@ impl Log {
             }
         }
         Ok(true)
+    }
+
+    /// Whether batches without operations wait. Nothing of them is sent, so that nothing says
+    /// that this is the owner, unless a look was answered a moment ago.
+    fn is_held(&self) -> bool {
+        let empty = self.group.since.is_some() && self.group.body.is_empty();
+        empty && self.flights.is_empty() && self.look.is_open(Instant::now())
     }
 
     /// Takes what is submitted, as far as it fits into one group.

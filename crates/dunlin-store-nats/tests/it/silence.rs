@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use dunlin_store::{StoreDone, StoreError};
-use dunlin_store_nats::limits::{QUEUE_MAX, WAITING_BYTES_MAX};
+use dunlin_store::{Batch, Request, StoreDone, StoreError};
+use dunlin_store_nats::limits::{LOOK_EVERY, QUEUE_MAX, WAITING_BYTES_MAX};
 use dunlin_store_nats::{GaveUp, NatsConfig};
 use dunlin_store_redb::SubmitError;
 
-use crate::support::{Open, Server, Sync, enqueue, numbers};
+use crate::support::{Open, Server, Sync, WAIT, enqueue, numbers};
 
 /// `kill -9` of the server, with records on their way; it comes back, and what was
 /// answered is there, each once and in order.
@@ -80,8 +80,13 @@ fn a_server_that_stops_is_given_up_in_bounded_memory() {
     }
     assert!(matches!(open.store.gave_up(), Some(GaveUp::Silent(_))));
     server.signal("-CONT");
-    // Another owner finds what was answered, and a beginning of the rest.
-    let (_, recovered) = Open::new(server.config("another copy"));
+    // Another owner finds what was answered, and a beginning of the rest, as soon as the
+    // server has worked off what came while it was stopped.
+    let another = NatsConfig {
+        patience: 2 * WAIT,
+        ..server.config("another copy")
+    };
+    let (_, recovered) = Open::new(another);
     let found = numbers(&recovered);
     assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
     assert!(!found.is_empty());
@@ -110,4 +115,31 @@ fn a_server_that_goes_on_is_asked_what_arrived() {
     open.store.close();
     let (_, recovered) = Open::new(server.config("another copy"));
     assert_eq!(numbers(&recovered), (1..=50).collect::<Vec<_>>());
+}
+
+/// A batch without operations writes nothing, and is answered by the owner alone: not by one
+/// that does not hear of the server.
+#[test]
+fn nothing_is_answered_while_a_server_is_silent() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (open, _) = Open::new(server.config("copy"));
+    open.commit([1]);
+    let empty = |token| {
+        let ops = Vec::new();
+        let request = Request::Write(Batch { token, ops });
+        open.submitter.submit(request).expect("room");
+    };
+    empty(2);
+    assert_eq!(open.wait(), StoreDone::Committed { token: 2 });
+    server.signal("-STOP");
+    // What was heard last counts for 2 s.
+    std::thread::sleep(LOOK_EVERY + Duration::from_secs(1));
+    empty(3);
+    let none = open.answers.recv_timeout(Duration::from_secs(3));
+    assert!(none.is_err(), "{none:?}");
+    server.signal("-CONT");
+    assert_eq!(open.wait(), StoreDone::Committed { token: 3 });
+    open.commit([4]);
 }
