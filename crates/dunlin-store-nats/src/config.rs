@@ -19,11 +19,14 @@ pub struct NatsConfig {
     /// Servers that acknowledge before they sync, or cannot be asked, are accepted:
     /// what was acknowledged last may then be lost in a power cut.
     pub unsynced_accepted: bool,
+    /// The partition is taken over only if it has no owner yet, or this machine had it last:
+    /// a file beside the copy, with the extension `owner`, says so.
+    pub own_only: bool,
     /// What stream and subjects begin with: letters, digits, `-` and `_`.
     pub prefix: String,
     /// Which partition.
     pub partition: u16,
-    /// Replicas of the stream: 1 or 3.
+    /// Replicas of the stream: 1, 3 or 5.
     pub replicas: usize,
     /// Certificates of the authorities that servers behind `tls://` are believed from; those
     /// of the system, if there is no such file.
@@ -45,6 +48,7 @@ impl NatsConfig {
             urls: vec![url.to_owned()],
             system_urls: Vec::new(),
             unsynced_accepted: false,
+            own_only: false,
             prefix: "dl".to_owned(),
             partition: 0,
             replicas: 1,
@@ -82,6 +86,7 @@ impl fmt::Debug for NatsConfig {
             .field("urls", &shown(&self.urls))
             .field("system_urls", &shown(&self.system_urls))
             .field("unsynced_accepted", &self.unsynced_accepted)
+            .field("own_only", &self.own_only)
             .field("prefix", &self.prefix)
             .field("partition", &self.partition)
             .field("replicas", &self.replicas)

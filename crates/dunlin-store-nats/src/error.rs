@@ -76,8 +76,12 @@ pub enum OpenError {
     /// The copy cannot be read or written.
     #[error("the copy: {0}")]
     CopyFailed(StoreError),
-    /// Another one took the partition over meanwhile.
-    #[error("the partition was taken over by another owner while it was opened")]
+    /// What this machine took over before cannot be read or written.
+    #[error("the file beside the copy that remembers take-overs: {0}")]
+    Owner(#[source] std::io::Error),
+    /// Another one took the partition over, meanwhile or, where
+    /// [`NatsConfig::own_only`](crate::NatsConfig::own_only) is set, since this machine had it.
+    #[error("the partition was taken over by another owner")]
     TakenOver,
     /// The system has no thread left.
     #[error("the store's thread cannot be started: {0}")]

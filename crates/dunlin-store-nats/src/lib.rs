@@ -27,6 +27,7 @@ pub mod limits;
 mod live;
 mod log;
 mod look;
+mod mine;
 mod position;
 mod reading;
 mod record;

@@ -12,6 +12,7 @@ use crate::config::NatsConfig;
 use crate::copy::Copy;
 use crate::error::OpenError;
 use crate::limits::{ANSWER_WAIT, CONNECT_AGAIN};
+use crate::mine::Mine;
 use crate::position::Position;
 use crate::reading::{self, ReadError, claim, read_until};
 use crate::record::{self, Kind};
@@ -62,6 +63,11 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
     let owner = getrandom::u64().map_err(|error| OpenError::Server(error.to_string()))?;
     let info = stream(&api, config, &copy, owner).await?;
     check_stream(config, &api, &info)?;
+    let mut mine = Mine::load(&config.copy).map_err(OpenError::Owner)?;
+    // An empty one has no owner yet.
+    if config.own_only && info.last > 0 && !mine.has(info.subject()) {
+        return Err(OpenError::TakenOver);
+    }
     let mut asked = None;
     if let Some(system) = system {
         let silent = most_sync(config, &system, &info.servers).await?;
@@ -76,7 +82,7 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
             !silent.is_empty(),
         ));
     }
-    let taken = take_over(&api, config, owner, info).await?;
+    let taken = take_over(&api, config, owner, info, &mut mine).await?;
     let (owned, recovered) = read(api, config, copy, recovered, owner, taken).await?;
     Ok((Owned { asked, ..owned }, recovered))
 }
@@ -213,6 +219,7 @@ async fn take_over(
     config: &NatsConfig,
     owner: u64,
     mut info: StreamInfo,
+    mine: &mut Mine,
 ) -> Result<Taken, OpenError> {
     for _ in 0..TRIES_MAX {
         let now = info.subject().and_then(|s| config.epoch_in(s)).unwrap_or(0);
@@ -220,6 +227,8 @@ async fn take_over(
         let made = info.last == 0 && info.subject() == Some(config.subject(now, owner).as_str());
         let epoch = if made { now } else { now.saturating_add(1) };
         let subject = config.subject(epoch, owner);
+        let remembered = mine.remember(info.subject(), &subject);
+        remembered.map_err(OpenError::Owner)?;
         if !made {
             let changed = insist(config.patience, || api.listen_to(&info, &subject)).await;
             changed.map_err(|error| refused(&error))?;
@@ -238,6 +247,7 @@ async fn take_over(
             }
             Err(error) if seen.subject() == Some(&subject) => return Err(refused(&error)),
             // Another owner came in between.
+            _ if config.own_only => return Err(OpenError::TakenOver),
             _ => info = seen,
         }
     }

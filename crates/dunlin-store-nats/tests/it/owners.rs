@@ -36,6 +36,40 @@ fn a_former_owner_is_refused_and_gives_up() {
     assert_eq!(numbers(&recovered), want);
 }
 
+/// A machine that is to take only what is its own does not take the partition back from one
+/// that has it since.
+#[test]
+fn a_former_owner_does_not_take_the_partition_back() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let own = |copy: &str| NatsConfig {
+        own_only: true,
+        ..server.config(copy)
+    };
+    let refused = |copy: &str| {
+        let refused = NatsStore::open(own(copy)).expect_err("refused");
+        assert!(matches!(refused, OpenError::TakenOver), "{refused}");
+    };
+    // It has no owner yet; then it is this one's, with or without a record, and without
+    // its copy.
+    drop(Open::new(own("first")));
+    Open::new(own("first")).0.commit(1..=3);
+    std::fs::remove_file(server.copy("first")).expect("removed");
+    drop(Open::new(own("first")));
+    refused("second");
+    drop(Open::new(server.config("second")));
+    refused("first");
+    let (second, recovered) = Open::new(own("second"));
+    assert_eq!(numbers(&recovered), [1, 2, 3]);
+    refused("first");
+    second.commit(4..=5);
+    drop(second);
+    let (_, recovered) = Open::new(server.config("first"));
+    assert_eq!(numbers(&recovered), [1, 2, 3, 4, 5]);
+    refused("second");
+}
+
 /// The former owner has much on its way when the partition is taken: what it was
 /// answered is there, and nothing counts that came later.
 #[test]
