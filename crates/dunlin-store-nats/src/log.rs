@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_nats::{HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use dunlin_store::codec::encode_ops;
-use dunlin_store::{Batch, Request, StoreDone, StoreError, StoreOp};
+use dunlin_store::{Batch, Request, StoreDone, StoreError};
 use dunlin_store_redb::StoreMetrics;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -27,12 +27,12 @@ use crate::limits::{
 };
 use crate::live::Chunk;
 use crate::look::Look;
-use crate::position::{POSITION, Position};
+use crate::position::Position;
 use crate::reading::{EXPECTED, PubAck};
 use crate::record::{self, BEGIN, END, FIRST, Head, Kind, LAST};
 use crate::recover::Owned;
 use crate::server;
-use crate::submit::{Charge, Command, OnDone, Pending, cost};
+use crate::submit::{Charge, Command, OnDone, Pending, check, cost};
 
 /// A stream refused a record that was not the next.
 const WRONG_PLACE: u64 = 10_071;
@@ -681,22 +681,6 @@ impl Answer {
             Some(error) => StoreDone::Failed { token, error },
         });
     }
-}
-
-/// The limits of every back end, and the name that is the copy's own.
-fn check(batch: &Batch) -> Result<(), StoreError> {
-    batch.check()?;
-    let reserved = |op: &StoreOp| match op {
-        StoreOp::PutMeta { key, .. } | StoreOp::DeleteMeta { key } => key.as_str() == POSITION,
-        _ => false,
-    };
-    if batch.ops.iter().any(reserved) {
-        return Err(StoreError::TooLarge("values with the name $log"));
-    }
-    if batch.ops.iter().map(cost).sum::<usize>() > BATCH_BYTES_MAX {
-        return Err(StoreError::TooLarge("bytes of a batch"));
-    }
-    Ok(())
 }
 
 /// The next group of what is live; none comes where none is awaited.

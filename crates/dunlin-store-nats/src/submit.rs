@@ -4,12 +4,13 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use dunlin_store::{Request, StoreDone, StoreError, StoreOp};
+use dunlin_store::{Batch, Request, StoreDone, StoreError, StoreOp};
 use dunlin_store_redb::{Snapshot, SubmitError};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::limits::WAITING_BYTES_MAX;
+use crate::limits::{BATCH_BYTES_MAX, WAITING_BYTES_MAX};
+use crate::position::POSITION;
 
 /// Where a submitter wants its answers.
 pub(crate) type OnDone = Arc<dyn Fn(StoreDone) + Send + Sync>;
@@ -53,6 +54,22 @@ pub(crate) fn cost(op: &StoreOp) -> usize {
         StoreOp::PutMeta { value, .. } => value.len(),
         _ => 0,
     }
+}
+
+/// The limits of every back end, and the name that is the copy's own.
+pub(crate) fn check(batch: &Batch) -> Result<(), StoreError> {
+    batch.check()?;
+    let reserved = |op: &StoreOp| match op {
+        StoreOp::PutMeta { key, .. } | StoreOp::DeleteMeta { key } => key.as_str() == POSITION,
+        _ => false,
+    };
+    if batch.ops.iter().any(reserved) {
+        return Err(StoreError::TooLarge("values with the name $log"));
+    }
+    if batch.ops.iter().map(cost).sum::<usize>() > BATCH_BYTES_MAX {
+        return Err(StoreError::TooLarge("bytes of a batch"));
+    }
+    Ok(())
 }
 
 /// A request on its way. Dropped without an answer, it answers that the store is closed.
