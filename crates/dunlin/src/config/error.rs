@@ -4,6 +4,8 @@ use core::ops::Range;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::shown::HIDDEN;
+
 /// What is wrong with a section: key within it, and a sentence.
 pub(super) type Wrong = (&'static str, String);
 
@@ -188,7 +190,7 @@ fn line_of_key(text: &str, key: &str) -> usize {
 /// Rewrites what serde says about Rust types and unknown fields for people who
 /// edit files.
 pub(super) fn humanize(message: &str) -> String {
-    let message = message.trim().replace('\n', "; ");
+    let message = without_urls(message.trim()).replace('\n', "; ");
     if let Some(rest) = message.strip_prefix("unknown field `") {
         return unknown(rest).unwrap_or(message);
     }
@@ -208,6 +210,32 @@ pub(super) fn humanize(message: &str) -> String {
     ]
     .iter()
     .fold(message, |message, (from, to)| message.replace(from, to))
+}
+
+/// Without values that have a URL in them, which may have a password: what serde quotes.
+fn without_urls(message: &str) -> String {
+    let variant = message.strip_prefix("unknown variant `");
+    let (value, expected) = variant
+        .and_then(|rest| rest.rsplit_once("`, expected "))
+        .unwrap_or_default();
+    if value.contains("://") {
+        return format!("unknown variant `{HIDDEN}`, expected {expected}");
+    }
+    let mut out = String::new();
+    let mut rest = message;
+    while let Some((before, quoted)) = rest.split_once("string \"") {
+        let mut escaped = false;
+        let end = quoted.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let (value, after) = quoted.split_at(end.unwrap_or(quoted.len()));
+        let value = if value.contains("://") { HIDDEN } else { value };
+        out.extend([before, "string \"", value]);
+        rest = after;
+    }
+    out + rest
 }
 
 /// From "NAME`, expected one of `a`, `b`" to a sentence with a proposal.
@@ -266,6 +294,25 @@ mod tests {
         ] {
             assert_eq!(line_of_key(text, key), line, "{key}");
         }
+    }
+
+    #[test]
+    fn urls_are_not_shown() {
+        let wrong = |value: &str| {
+            let value = toml::Value::from(value);
+            let error = value.try_into::<Vec<String>>().expect_err("no list");
+            humanize(error.message())
+        };
+        for value in [
+            "nats://u:secret@h",
+            "a \"b\\ nats://u:secret@h\", c",
+            "x://secret",
+        ] {
+            let shown = wrong(value);
+            let hidden = "wrong type: string \"(hidden)\", expected a sequence";
+            assert_eq!(shown, hidden);
+        }
+        assert_eq!(wrong("x"), "wrong type: string \"x\", expected a sequence");
     }
 
     #[test]

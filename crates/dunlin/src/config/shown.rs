@@ -17,6 +17,8 @@ pub(crate) fn hide(key: &str, value: &str) -> String {
     };
     // A query may have a key of the server that is asked.
     let (rest, query) = match rest.split_once('?') {
+        // A password may have a question mark.
+        Some((_, query)) if query.contains('@') => return format!("{scheme}://{HIDDEN}"),
         Some((rest, _)) => (rest, format!("?{HIDDEN}")),
         None => (rest, String::new()),
     };

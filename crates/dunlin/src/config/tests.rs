@@ -503,6 +503,28 @@ fn algorithms_of_tokens_are_named_and_known() {
 
 #[cfg(feature = "cluster")]
 #[test]
+fn a_url_of_the_wrong_type_is_not_shown() {
+    for text in [
+        "[store.nats]\nurls = 'nats://u:secret@h'",
+        "[store.nats]\nreplicas = 'nats://u:se?cret@h'",
+        "[store.nats]\ntake = 'nats://u:secret@h'",
+        "shards = 'nats://u:secret@h'",
+    ] {
+        let error = Config::parse(Path::new("f"), text).expect_err("refused");
+        assert!(!error.to_string().contains("cret"), "{error}");
+    }
+    for argument in [
+        "store.nats.urls=nats://u:secret@h",
+        "store.nats.urls=nats://u:se?cret@h",
+        "store.nats.replicas=nats://u:secret@h",
+        "store.nats.take=nats://u:secret@h",
+    ] {
+        let error = Config::default().overridden(argument).expect_err(argument);
+        assert!(!error.to_string().contains("cret"), "{error}");
+    }
+}
+
+#[test]
 fn a_log_in_nats_takes_the_place_of_the_file() {
     let parse = |more: &str, nats: &str| {
         let text = format!("[store]\n{more}\n[store.nats]\nurls = ['nats://u:pw@h']\n{nats}");
