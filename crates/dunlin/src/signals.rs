@@ -1,9 +1,12 @@
 //! Signals as values.
 
+use core::sync::atomic::AtomicBool;
 use std::io;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,19 @@ pub enum Signal {
 /// The system refuses.
 pub(crate) fn stop() -> io::Result<()> {
     signal_hook::low_level::raise(SIGTERM)
+}
+
+/// Ends the process with exit code 1 at SIGTERM or SIGINT, until what is returned is set to
+/// `false`.
+///
+/// # Errors
+/// The system refuses.
+pub(crate) fn exit_while_starting() -> io::Result<Arc<AtomicBool>> {
+    let starting = Arc::new(AtomicBool::new(true));
+    for signal in [SIGTERM, SIGINT] {
+        flag::register_conditional_shutdown(signal, 1, Arc::clone(&starting))?;
+    }
+    Ok(starting)
 }
 
 /// Signals of this process.

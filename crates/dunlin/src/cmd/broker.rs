@@ -70,7 +70,16 @@ impl Broker {
         let descriptors = crate::descriptors::raise_limit();
         tracing::debug!(?descriptors, "limit of open files");
         let mut signals = Signals::new().context("cannot handle signals")?;
-        let daemon = Daemon::start(config.clone())?;
+        // What is opened may be waited for long, and nothing is acknowledged before.
+        let starting = signals::exit_while_starting().context("cannot handle signals")?;
+        let daemon = match Daemon::start(config.clone()) {
+            Err(error) if error.is_taken_over() => {
+                tracing::error!("{error}; store.nats.take = \"always\" takes it");
+                return Ok(ExitCode::from(TAKEN_OVER));
+            }
+            started => started?,
+        };
+        starting.store(false, Ordering::Relaxed);
         // A broker whose output is not read is still a broker.
         let _ = announce(&config, &daemon);
         daemon.plane().when_drained(stop);
@@ -85,9 +94,10 @@ impl Broker {
         tracing::info!("stopping");
         end.begin();
         service.stopping();
-        let impatient = signals.on_second_stop(|| {
+        let of_signals = Arc::clone(&end);
+        let impatient = signals.on_second_stop(move || {
             tracing::warn!("stopped before everything was done");
-            std::process::exit(1);
+            std::process::exit(of_signals.impatient().into());
         });
         impatient.context("cannot handle signals")?;
         daemon.shut_down();
@@ -135,6 +145,14 @@ impl End {
             None => ExitCode::SUCCESS,
             Some(GivenUp::TakenOver) => ExitCode::from(TAKEN_OVER),
             Some(_) => ExitCode::FAILURE,
+        }
+    }
+
+    /// The exit code where not everything was done.
+    fn impatient(&self) -> u8 {
+        match self.cause.get() {
+            Some(GivenUp::TakenOver) => TAKEN_OVER,
+            _ => 1,
         }
     }
 }

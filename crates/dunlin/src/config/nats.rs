@@ -26,6 +26,17 @@ const PATIENCE_MIN: Duration = Duration::from_secs(5);
 /// Longest `patience`.
 const PATIENCE_MAX: Duration = Duration::from_secs(3600);
 
+/// When a broker that starts takes the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Take {
+    /// Also from another broker.
+    Always,
+    /// If no other broker took it since this machine had it.
+    Own,
+}
+
 /// `[store.nats]`: see the head of the file.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -41,6 +52,8 @@ pub struct Nats {
     pub replicas: usize,
     /// Servers that acknowledge before they sync are accepted.
     pub accept_unsynced: bool,
+    /// When a broker that starts takes the store.
+    pub take: Take,
     /// How long no server may answer before the broker ends.
     pub patience: Span,
     /// Who signs the servers' certificates; absent: those whom the system believes.
@@ -55,6 +68,7 @@ impl Default for Nats {
             prefix: "dunlin".to_owned(),
             replicas: 3,
             accept_unsynced: false,
+            take: Take::Always,
             patience: Span::secs(30),
             ca: None,
         }

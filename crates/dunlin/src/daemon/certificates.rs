@@ -1,5 +1,6 @@
 //! The certificates of the listeners, and the log of secrets.
 
+use std::io;
 use std::sync::Arc;
 
 use dunlin_net::{KeyLog, ServerTls, ServerTlsOptions, TlsError};
@@ -8,6 +9,9 @@ use super::StartError;
 use crate::certs::{self, DevCerts, DevState};
 use crate::config::Config;
 use crate::config::listener;
+
+/// What a certificate in PEM begins with.
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
 /// Certificates to begin with, if a listener has none of its own.
 pub(super) fn development(config: &Config) -> Result<Option<DevCerts>, StartError> {
@@ -66,6 +70,23 @@ pub(super) fn http(config: &Config) -> Result<Option<ServerTls>, StartError> {
     let files = files.map(|it| listener::Tls::new(it.cert.clone(), it.key.clone()));
     let tls = files.map(|files| server_tls(config, &files));
     tls.transpose().map_err(StartError::HttpTls)
+}
+
+/// Whether there are certificates of who signs those of NATS, if a file is named.
+pub(super) fn log(config: &Config) -> Result<(), StartError> {
+    let nats = &config.store.nats;
+    let Some(path) = nats.ca.as_ref().filter(|_| nats.is_used()) else {
+        return Ok(());
+    };
+    let read = std::fs::read(path).and_then(|text| {
+        let found = text.windows(BEGIN.len()).any(|part| part == BEGIN);
+        let none = || io::Error::new(io::ErrorKind::InvalidData, "it has no certificate in PEM");
+        found.then_some(()).ok_or_else(none)
+    });
+    read.map_err(|source| StartError::LogCa {
+        path: path.clone(),
+        source,
+    })
 }
 
 fn server_tls(config: &Config, tls: &listener::Tls) -> Result<ServerTls, TlsError> {

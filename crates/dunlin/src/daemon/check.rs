@@ -14,6 +14,7 @@ impl super::Daemon {
         load_access(config, &Added::load(config)?)?;
         certificates::load(config, None, None)?;
         certificates::http(config)?;
+        certificates::log(config)?;
         for (index, listener) in config.listener.iter().enumerate() {
             super::listening::check(index, listener)?;
         }

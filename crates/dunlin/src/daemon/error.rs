@@ -152,6 +152,14 @@ pub enum StartError {
     #[cfg(feature = "cluster")]
     #[error("store.nats: {0}")]
     Log(#[from] Box<dunlin_store_nats::OpenError>),
+    /// The certificates of who signs those of NATS cannot be read.
+    #[error("store.nats.ca: cannot read certificates in {}: {source}", path.display())]
+    LogCa {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The password file or the access list cannot be used.
     #[error(transparent)]
     Auth(#[from] crate::auth::AuthError),
@@ -166,4 +174,16 @@ pub enum StartError {
     /// An event loop or a thread cannot be had.
     #[error("cannot start an event loop: {0}")]
     Loop(String),
+}
+
+impl StartError {
+    /// Whether another broker has the store.
+    #[must_use]
+    pub fn is_taken_over(&self) -> bool {
+        match self {
+            #[cfg(feature = "cluster")]
+            Self::Log(error) => matches!(**error, dunlin_store_nats::OpenError::TakenOver),
+            _ => false,
+        }
+    }
 }

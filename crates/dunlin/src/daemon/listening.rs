@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::net::SocketAddr;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,6 +63,18 @@ pub(super) fn check(index: usize, listener: &Listener) -> Result<(), StartError>
         path: listener.path().into(),
         source,
     })
+}
+
+/// Whether the addresses of metrics and of orders over HTTP can be had later.
+pub(super) fn ask(config: &Config) -> Result<(), StartError> {
+    let free = |addr: SocketAddr| TcpListener::bind(addr).map(drop);
+    if let Some(addr) = config.control.http.address {
+        free(addr).map_err(|source| StartError::Http { addr, source })?;
+    }
+    match config.reports.metrics.address {
+        Some(addr) => free(addr).map_err(|source| StartError::Metrics { addr, source }),
+        None => Ok(()),
+    }
 }
 
 /// Binds every listener on every shard.
@@ -148,7 +161,7 @@ fn protocols(listener: &Listener) -> Vec<Text> {
 fn probe(transport: Transport, addr: SocketAddr) -> std::io::Result<()> {
     match transport {
         Transport::Quic => std::net::UdpSocket::bind(addr).map(drop),
-        _ => std::net::TcpListener::bind(addr).map(drop),
+        _ => TcpListener::bind(addr).map(drop),
     }
 }
 

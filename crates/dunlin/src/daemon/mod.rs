@@ -126,6 +126,10 @@ impl Daemon {
         let qlog = open_qlog(&config, clock)?;
         let (mut parts, shards) = event_loops(&config, clock, tickets.as_ref(), qlog.as_ref())?;
         let bound = listening::listen(&config, &tls, &mut parts)?;
+        let http = certificates::http(&config)?.as_ref().map(Tls::new);
+        certificates::log(&config)?;
+        listening::ask(&config)?;
+        // It ends the broker that has the store, so that what may fail comes before.
         let (store, recovered) = Kept::open(&config)?;
         let keeper = match tickets {
             Some(tickets) => tickets.start(store.as_ref(), &recovered, &shards)?,
@@ -138,7 +142,7 @@ impl Daemon {
             authenticator: authenticator.clone(),
             secrets,
             access: Arc::new(Mutex::new(access.clone())),
-            http: certificates::http(&config)?.as_ref().map(Tls::new),
+            http,
         });
         let plane = plane(&reloader, &bound, clock, store.as_ref())?;
         let mut daemon = Self {

@@ -231,6 +231,7 @@ pub(crate) fn log(config: &Config) -> Option<dunlin_store_nats::NatsConfig> {
         urls: nats.urls.clone(),
         system_urls: nats.system_urls.clone(),
         unsynced_accepted: nats.accept_unsynced,
+        own_only: nats.take == crate::config::nats::Take::Own,
         prefix: nats.prefix.clone(),
         replicas: nats.replicas,
         tls_ca: nats.ca.clone(),

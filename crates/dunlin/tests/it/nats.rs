@@ -237,6 +237,30 @@ fn a_broker_whose_store_was_taken_over_ends() {
     });
 }
 
+/// A service that is started again does not take the store from the machine that has it.
+#[test]
+fn a_broker_that_takes_only_its_own_ends_at_its_start() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let own = format!("{}take = 'own'\n", store(&server));
+    let first = Broker::start(1, &own);
+    run(first.leave_session("reader", "q/#"));
+    let mut second = spawn(1, &own, Stdio::inherit());
+    assert_eq!(second.end().code(), Some(75));
+    run(first.take("reader", 0));
+}
+
+/// One that waits for NATS has acknowledged nothing.
+#[test]
+fn a_start_that_waits_can_be_stopped() {
+    let port = free_port();
+    let away = format!("urls = ['nats://127.0.0.1:{port}']\naccept_unsynced = true\n");
+    let mut broker = Broker::start(1, &format!("{away}patience = '1h'\n"));
+    broker.signal("-TERM");
+    assert_eq!(broker.end().code(), Some(1));
+}
+
 /// A machine that stood still while another one took over.
 #[test]
 fn a_broker_that_was_stopped_meanwhile_ends_when_it_goes_on() {
