@@ -31,8 +31,8 @@ pub(crate) fn wanted(config: &Config) -> Option<Create> {
 /// Makes the queue of a message of this user that comes next, if there is none and there
 /// is room for it.
 pub(crate) fn make(own: &mut Owners, address: &Text, user: Option<&Text>) {
-    if own.sessions.find_node(address).is_some() {
-        return;
+    if let Some(s) = own.sessions.find_node(address) {
+        return open_early(own, s);
     }
     let Some(new) = wanted(&own.config).filter(|_| nodes::has_room(own, user)) else {
         return;
@@ -43,6 +43,24 @@ pub(crate) fn make(own: &mut Owners, address: &Text, user: Option<&Text>) {
         && !node.is_ready()
     {
         node.stage = Stage::Storing;
+    }
+}
+
+/// A message comes for a queue that a link is making: it does not wait for the record, and
+/// neither do the links. What an order makes, and what other shards are to know of, stays
+/// closed until that is done.
+fn open_early(own: &mut Owners, s: SessionIdx) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let is_plain = node.change.is_none() && node.bindings.is_empty();
+    if node.is_ready() || !is_plain {
+        return;
+    }
+    if let Stage::Making(waiting) = core::mem::replace(&mut node.stage, Stage::Storing) {
+        for (from, attach) in waiting {
+            nodes::handle_attach(own, from, attach);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::amqp::{Client, NOW, OPEN, World, addressed, conn, is_accepted, messag
 use super::queues::{address, internal_errors, lose, miscounted, named, payloads, taken};
 use super::transactions::Controller;
 use crate::access::{Access, Acl};
-use crate::queues::options::QueueOptions;
+use crate::queues::options::{Overflow, QueueOptions};
 
 /// A world of two shards, where these rules hold.
 fn ruled(rules: &str) -> World {
@@ -216,6 +216,41 @@ fn a_message_makes_its_queue_and_is_stored_with_it() {
         let mut to = Client::new(&mut world, conn(1 - shard, 2), None);
         to.receiver(&mut world, &queue, 10);
         assert_eq!(payloads(&taken(&mut to)), "123");
+        check(&world);
+    }
+}
+
+#[test]
+fn a_message_does_not_wait_for_the_queue_that_a_link_makes() {
+    let queue = address();
+    for (shard, overflow) in [
+        (0, Overflow::Reject),
+        (1, Overflow::Reject),
+        (0, Overflow::DropNewest),
+        (1, Overflow::DropNewest),
+    ] {
+        let mut world =
+            World::configured(2, OPEN, |config| config.queues.options.overflow = overflow);
+        let mut from = Client::new(&mut world, conn(shard, 1), None);
+        let link = from.sender(&mut world, None);
+        let mut to = Client::new(&mut world, conn(1 - shard, 2), None);
+        world.held = Some(Vec::new());
+        let taking = to.attach(&mut world, &receiver(&queue));
+        from.send(&mut world, link, false, addressed(&queue, b"1"));
+        assert!(from.outcome().is_none(), "before the store has it");
+        world.release_store();
+        from.exchange(&mut world);
+        let (_, state) = from.outcome().expect("an outcome");
+        assert_eq!(said(&state), "accepted", "{shard} {overflow:?}");
+        to.exchange(&mut world);
+        to.engine.set_credit(taking, 10, false).expect("attached");
+        to.exchange(&mut world);
+        assert_eq!(payloads(&taken(&mut to)), "1", "{shard} {overflow:?}");
+        check(&world);
+        world.restart();
+        let mut late = Client::new(&mut world, conn(0, 3), None);
+        late.receiver(&mut world, &queue, 10);
+        assert_eq!(payloads(&taken(&mut late)), "1", "{shard} {overflow:?}");
         check(&world);
     }
 }
