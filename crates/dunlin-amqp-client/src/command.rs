@@ -136,6 +136,17 @@ pub(crate) struct Posted {
     pub(crate) is_over: Arc<AtomicBool>,
     /// Until the message has left, a commit waits.
     pub(crate) waits: Option<mpsc::Sender<Infallible>>,
+    /// A message of the transaction was given up before it left.
+    pub(crate) is_lost: Arc<AtomicBool>,
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        // Before its sender is dropped, which a commit waits for.
+        if self.waits.is_some() && !self.is_over() {
+            self.is_lost.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Posted {

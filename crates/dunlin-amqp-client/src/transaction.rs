@@ -56,6 +56,7 @@ impl Controller {
                     controller: self,
                     id,
                     is_over: Arc::default(),
+                    is_lost: Arc::default(),
                     waits,
                     left,
                 })
@@ -80,6 +81,8 @@ pub struct Transaction<'c> {
     controller: &'c Controller,
     id: Bytes,
     is_over: Arc<AtomicBool>,
+    /// A message never left.
+    is_lost: Arc<AtomicBool>,
     /// Each message has one of these until it has left.
     waits: mpsc::Sender<Infallible>,
     /// Ends when all have left.
@@ -107,6 +110,7 @@ impl Transaction<'_> {
             id: self.id.clone(),
             is_over: Arc::clone(&self.is_over),
             waits: Some(self.waits.clone()),
+            is_lost: Arc::clone(&self.is_lost),
         };
         sender.send_in(&message.into(), Some(posted)).await
     }
@@ -117,16 +121,21 @@ impl Transaction<'_> {
     }
 
     /// Has all of it count. Waits until its messages have left, for which their
-    /// senders need credit.
+    /// senders need credit. If one of them never leaves, as it is too large or its link has
+    /// ended, the transaction is rolled back.
     ///
     /// # Errors
-    /// The coordinator refuses, and has rolled it back, or is not heard: then it
+    /// A message never left: [`SendError::RolledBack`]. The coordinator refuses, and has rolled it back, or is not heard: then it
     /// is not known which.
     pub async fn commit(mut self) -> Result<(), TransactionError> {
         let (none, _) = mpsc::channel(1);
         drop(core::mem::replace(&mut self.waits, none));
         // None comes: it ends with the last that could send one.
         let _ = self.left.recv().await;
+        if self.is_lost.load(Ordering::Acquire) {
+            self.discharge(true).await?;
+            return Err(SendError::RolledBack.into());
+        }
         self.discharge(false).await
     }
 

@@ -120,6 +120,67 @@ fn a_lost_connection_rolls_back() {
     server.end();
 }
 
+#[test]
+fn what_lacks_a_message_that_never_left_is_rolled_back() {
+    let server = Server::run(|listener| {
+        let mut peer = listener.accept();
+        let mut links = 0;
+        let mut ended = Vec::new();
+        peer.until(|engine, event| {
+            match event {
+                Event::Attach { link, .. } => {
+                    links += 1;
+                    engine.set_credit(*link, 100, false).expect("attached");
+                    if links == 3 {
+                        let why = Error::new(condition::NOT_FOUND, "gone");
+                        engine.detach(*link, true, Some(&why)).expect("attached");
+                    }
+                }
+                Event::Demand { delivery, demand } => {
+                    let outcome = match demand {
+                        Demand::Declare { .. } => Wire::Declared(Declared { txn_id: b"t" }),
+                        Demand::Discharge { fail, .. } => {
+                            ended.push(*fail);
+                            Wire::Accepted
+                        }
+                    };
+                    let state = DeliveryState::Outcome(outcome);
+                    engine.settle(*delivery, Some(&state)).expect("unsettled");
+                }
+                Event::Message(message) => {
+                    let accepted = Some(&DeliveryState::ACCEPTED);
+                    engine
+                        .settle(message.delivery, accepted)
+                        .expect("unsettled");
+                }
+                _ => {}
+            }
+            None::<()>
+        });
+        assert_eq!(ended, [true]);
+    });
+    run(async {
+        let client = server.client().connect().await.expect("connected");
+        let controller = client.controller().await.expect("transactions");
+        let good = client.sender("a").attach().await.expect("attached");
+        let bad = client.sender("b").attach().await.expect("attached");
+        let transaction = controller.declare().await.expect("declared");
+        let first = transaction.send(&good, "1").await.expect("sent");
+        assert_eq!(first.await.expect("staged"), Outcome::Accepted);
+        // At once, or when it was handed over: the link has ended.
+        let lost = match transaction.send(&bad, "2").await {
+            Ok(sending) => sending.await,
+            Err(error) => Err(error),
+        };
+        assert!(matches!(lost, Err(SendError::Link(_))), "{lost:?}");
+        let error = transaction.commit().await.expect_err("rolled back");
+        let is_rolled_back = matches!(error, TransactionError::Send(SendError::RolledBack));
+        assert!(is_rolled_back, "{error}");
+        client.close().await;
+    });
+    server.end();
+}
+
 /// Coordinates, and gives the sender credit when a second transaction is declared.
 fn coordinate_late(peer: &mut Peer) -> Vec<(bool, u32)> {
     let (mut ended, mut staged, mut declared) = (Vec::new(), 0, 0_u8);
