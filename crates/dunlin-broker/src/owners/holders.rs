@@ -118,6 +118,14 @@ impl Holders {
         }
         let known: Vec<Holder> = self.all.keys().cloned().collect();
         for holder in known {
+            // What was too little to be reported may count under a lower limit.
+            if let Some(entry) = self.all.get_mut(&holder)
+                && entry.here.bytes != entry.reported.bytes
+                && self.shards > 1
+                && !core::mem::replace(&mut entry.is_listed, true)
+            {
+                self.changed.push(holder.clone());
+            }
             let max = self.bytes_max(&holder);
             self.check(&holder, max);
         }
@@ -353,7 +361,13 @@ mod tests {
         };
         holders.charge(&mut charge, 500);
         let full = |holders: &Holders| holders.full(Some(&user), Some(address));
+        assert_eq!(holders.take_changes().len(), 1);
+        holders.charge(&mut charge, 505);
+        assert!(holders.take_changes().is_empty(), "a grain is not reported");
         holders.set_bytes(&memory(400, 400));
+        let changes = holders.take_changes();
+        let bytes: Vec<usize> = changes.iter().map(|(_, here)| here.bytes).collect();
+        assert_eq!(bytes, [505], "by the lower limit it is");
         assert_eq!(full(&holders), Some(Holder::User(user.clone())));
         holders.set_bytes(&memory(usize::MAX, 400));
         assert_eq!(full(&holders), None);
