@@ -239,6 +239,15 @@ impl Access {
         let users = self.users.as_ref()?;
         users.get(user.as_bytes()).copied()
     }
+
+    /// Whether another has the same rules, of the file and of a server; users aside.
+    pub(crate) fn has_rules_of(&self, other: &Self) -> bool {
+        let same = match (&self.acl, &other.acl) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        same && self.asks == other.asks
+    }
 }
 
 /// An access list, ready to be asked.

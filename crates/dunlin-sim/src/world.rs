@@ -48,6 +48,8 @@ pub struct World {
     disk_busy: Vec<Instant>,
     disk_answered: Instant,
     users: Users,
+    /// The access list: the same one until another is set.
+    acl: Option<Arc<Acl>>,
     /// How exchanges of SCRAM ended, by user.
     pub proofs: Vec<(Text, bool)>,
     trace: Trace,
@@ -74,6 +76,7 @@ impl World {
             disk_busy: vec![BEGIN; count],
             disk_answered: BEGIN,
             users: Users::new(setup.users),
+            acl: parsed(setup.acl.as_deref()),
             proofs: Vec::new(),
             trace: Trace::new(),
             log: Vec::new(),
@@ -533,7 +536,7 @@ pub fn ask(world: &mut World, index: usize, request: Request) {
 /// # Panics
 /// `acl` is no access list.
 pub(crate) fn set_acl(world: &mut World, acl: Option<&str>) {
-    world.setup.acl = acl.map(str::to_owned);
+    world.acl = parsed(acl);
     reload(world);
 }
 
@@ -548,10 +551,13 @@ pub(crate) fn set_user(world: &mut World, user: &str, password: Option<&str>) {
     reload(world);
 }
 
+fn parsed(acl: Option<&str>) -> Option<Arc<Acl>> {
+    acl.map(|text| Arc::new(Acl::parse(text).expect("an access list")))
+}
+
 fn reload(world: &mut World) {
-    let acl = world.setup.acl.as_deref();
     let access = Access {
-        acl: acl.map(|text| Arc::new(Acl::parse(text).expect("an access list"))),
+        acl: world.acl.clone(),
         users: world.users.listed(),
         asks: world.setup.asks,
     };

@@ -18,16 +18,17 @@ use crate::sessions::{lifecycle, rights, subscriptions};
 
 /// Brings rules into force. Users that the password file has no longer, or
 /// with another password, are disconnected; subscriptions are compared with
-/// the access list again.
+/// the access list again, unless it is the same one: then answers of a server stay, too.
 pub(crate) fn set_access(own: &mut Owners, access: Access) {
     let before = core::mem::replace(&mut own.access, access);
     let sessions: Vec<SessionIdx> = own.sessions.iter().map(|(s, _)| s).collect();
+    let same = before.has_rules_of(&own.access);
     let lists = before.acl.is_some() || own.access.acl.is_some();
     let mut affected = Vec::new();
     for s in sessions {
         let session = own.sessions.peek(s);
         let has_rules = session.is_some_and(|session| session.rules.is_some());
-        if update_standing(own, s) || lists || has_rules {
+        if update_standing(own, s) || !same && (lists || has_rules) {
             affected.push(s);
         }
     }

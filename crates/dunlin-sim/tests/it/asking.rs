@@ -35,6 +35,25 @@ fn what_no_rule_is_about_a_server_decides() {
     );
 }
 
+#[test]
+fn answers_of_the_server_outlast_a_change_of_users_but_not_of_rules() {
+    check(
+        "
+        set asks=last
+        acl topic read other
+        user ann secret
+        says t/1 yes 100
+        a > CONNECT a clean => CONNACK
+        a > PUBLISH t/1 one q1 #1 => PUBACK 1 0x10
+        says t/1 down 100
+        user bob secret
+        a > PUBLISH t/1 two q1 #2 => PUBACK 2 0x10
+        acl topic read more
+        a > PUBLISH t/1 three q1 #3 => PUBACK 3 0x87
+    ",
+    );
+}
+
 /// The server decides on a filter; of what it allows, a line may deny a part.
 #[test]
 fn a_line_may_deny_a_part_of_what_the_server_allows() {
