@@ -205,6 +205,8 @@ pub struct RunningLimits {
     pub inflight_max: u16,
     /// Sessions and their queues.
     pub sessions: SessionLimits,
+    /// [`Queues::options`], of queues that are made.
+    pub queue_options: QueueOptions,
     /// [`Config::retained_max`].
     pub retained_max: usize,
     /// What clients may make the broker keep; totals stay those of the start. Of users and
@@ -315,6 +317,7 @@ impl Config {
         self.clients.idle_timeout_max = limits.idle_timeout_max;
         self.sending.inflight_max = limits.inflight_max;
         self.sessions = limits.sessions.clone();
+        self.queues.options = limits.queue_options.clone();
         self.retained_max = limits.retained_max;
         self.quotas = limits.quotas.clone();
     }
@@ -327,6 +330,7 @@ impl Config {
             idle_timeout_max: self.clients.idle_timeout_max,
             inflight_max: self.sending.inflight_max,
             sessions: self.sessions.clone(),
+            queue_options: self.queues.options.clone(),
             retained_max: self.retained_max,
             memory: self.memory.clone(),
             quotas: self.quotas.clone(),

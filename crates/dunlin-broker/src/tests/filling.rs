@@ -13,6 +13,7 @@ use dunlin_amqp::{Extent, LinkId, Sending, Tag};
 
 use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message};
 use super::queues::{address, addressed, internal_errors, lose, miscounted, named, taken};
+use crate::config::Config;
 use crate::owners::senders::IDLE_MAX;
 use crate::queues::options::{Overflow, QueueOptions};
 
@@ -100,6 +101,24 @@ fn credit_ends_when_a_queue_is_full_and_comes_back_with_room() {
         assert_eq!(fill(&mut from, &mut world, link, 100), 10);
         check(&world);
     }
+}
+
+#[test]
+fn other_limits_are_those_of_queues_that_are_made_then() {
+    let queues = ["/queues/before", "/queues/after"];
+    let mut world = World::new(2, OPEN);
+    let mut sent = Vec::new();
+    for (queue, serial) in queues.iter().zip(1..) {
+        let (mut from, link) = sender(&mut world, 0, serial, queue);
+        sent.push(fill(&mut from, &mut world, link, 10));
+        for shard in &mut world.shards {
+            let mut limits = Config::default().running();
+            limits.queue_options.messages_max = 3;
+            shard.set_limits(&limits);
+        }
+    }
+    assert_eq!(sent, [10, 3]);
+    check(&world);
 }
 
 #[test]

@@ -122,7 +122,18 @@ pub(crate) fn queues(
     shards: u16,
 ) -> dunlin_broker::Queues {
     let shards = usize::from(shards.max(1));
-    let options = QueueOptions {
+    dunlin_broker::Queues {
+        named: named.iter().map(one).collect(),
+        auto_create: queues.auto_create,
+        options: options(limits),
+        max: queues.max.div_ceil(shards),
+        of_user_max: queues.max_per_user.div_ceil(shards),
+    }
+}
+
+/// What a queue is like that a client makes.
+pub(crate) fn options(limits: &Limits) -> QueueOptions {
+    QueueOptions {
         messages_max: limits.queue.max_queued_messages,
         bytes_max: limits.queue.max_queued_bytes.as_usize(),
         overflow: match limits.queue.queue_full {
@@ -130,13 +141,6 @@ pub(crate) fn queues(
             QueueFull::DropNewest => Overflow::DropNewest,
         },
         ..QueueOptions::default()
-    };
-    dunlin_broker::Queues {
-        named: named.iter().map(one).collect(),
-        auto_create: queues.auto_create,
-        options,
-        max: queues.max.div_ceil(shards),
-        of_user_max: queues.max_per_user.div_ceil(shards),
     }
 }
 

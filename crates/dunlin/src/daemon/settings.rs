@@ -63,6 +63,7 @@ pub(crate) fn running(config: &Config, machine: u64) -> RunningLimits {
         idle_timeout_max: times.idle_timeout.0,
         inflight_max: config.limits.queue.max_inflight,
         sessions: sessions(config),
+        queue_options: queues::options(&config.limits),
         retained_max: config.limits.kept.max_retained_messages,
         memory: memory(config, machine),
         quotas: quotas::quotas(&config.rules.quota),
