@@ -59,7 +59,8 @@ pub struct Plane {
     clock: Clock,
     /// As the broker was started with it.
     pub(super) config: Config,
-    /// Likewise, with what reloads have changed.
+    /// Likewise, with what reloads have changed. Held while files are read again or the
+    /// password file is changed, until that is brought into force.
     in_force: Mutex<Config>,
     pub(super) store: Option<(PathBuf, Snapshots)>,
     pub(super) audit: Audit,
@@ -75,8 +76,6 @@ pub struct Plane {
     bridges: OnceLock<Arc<Bridges>>,
     /// Held while a copy of the store is made.
     pub(super) copying: Mutex<()>,
-    /// Held while the password file is changed.
-    pub(super) users: Mutex<()>,
 }
 
 impl Plane {
@@ -96,7 +95,6 @@ impl Plane {
             config: reach.config,
             started: Instant::now(),
             copying: Mutex::default(),
-            users: Mutex::default(),
             bridges: OnceLock::new(),
         }
     }

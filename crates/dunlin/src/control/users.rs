@@ -3,7 +3,6 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::PoisonError;
 
 use super::plane::{Outcome, Plane, checked};
 use super::topics::bad;
@@ -57,8 +56,9 @@ fn change(plane: &Plane, name: &str, password: Option<&str>, known: bool) -> Out
     }
     let path = plane.config.auth.password_file.as_deref();
     let path = path.ok_or_else(no_file)?;
-    // One change after the other.
-    let _alone = plane.users.lock().unwrap_or_else(PoisonError::into_inner);
+    // One change after the other, and none while a reload has read the file and has not
+    // brought it into force.
+    let _alone = plane.in_force();
     let old = std::fs::read_to_string(path).map_err(|error| failed(path, "read", &error))?;
     let is_line = |line: &str| line.split_once(':').is_some_and(|(user, _)| user == name);
     match (old.lines().any(is_line), known) {
