@@ -54,7 +54,11 @@ impl Config {
     fn may_take_quotas(&self, fresh: &Self, start: &Self) -> bool {
         let counts = |config: &Self| config.rules.quota.iter().any(|it| it.sessions > 0);
         let is_counted = counts(start) || start.limits.kept.max_sessions_per_user > 0;
-        self.listener == fresh.listener && (is_counted || !counts(fresh))
+        // As for queues without a quota.
+        let largest = self.limits.packets.max_packet_size;
+        let mut rooms = fresh.rules.quota.iter().map(|it| it.queue_bytes);
+        let fits = rooms.all(|room| room.0 == 0 || room >= largest);
+        fits && self.listener == fresh.listener && (is_counted || !counts(fresh))
     }
 }
 
@@ -113,6 +117,10 @@ mod tests {
         let next = start.succeeded_by(&fresh, &start);
         assert_eq!(names(&next.changed), [""; 0]);
         assert!(next.restart.contains(&"limits.max_queued_bytes".to_owned()));
+        let small = "[limits]\nmax_packet_size = \"1KiB\"\n[[quota]]\nqueue_bytes = \"2KiB\"\n";
+        let next = start.succeeded_by(&parse(small), &start);
+        assert_eq!(names(&next.changed), [""; 0]);
+        assert!(next.restart.contains(&"quota".to_owned()));
         // Sessions that were not counted, and other listeners.
         let quota = "[[quota]]\nsessions = 1\n";
         let counted = parse("[[quota]]\nsessions = 2\n");
