@@ -325,6 +325,14 @@ fn clients_sessions_and_messages_are_resources() {
     assert_eq!(http.get("/log-level"), json!({ "filter": "info" }));
 }
 
+/// A message is in a queue of another shard a moment after it is stored.
+fn until_it_has(http: &mut Connection, queue: &str, messages: u64) {
+    let since = Instant::now();
+    while http.get(&format!("/queues/{queue}"))["messages"] != messages {
+        assert!(since.elapsed() < PATIENCE, "{messages} messages of {queue}");
+    }
+}
+
 #[test]
 fn queues_are_made_looked_into_moved_and_emptied() {
     let broker = start(2);
@@ -355,6 +363,7 @@ fn queues_are_made_looked_into_moved_and_emptied() {
         let message = json!({ "topic": "t/1", "payload": payload, "qos": 1 });
         assert_eq!(http.send_json("POST", "/publish", &message).status, 200);
     }
+    until_it_has(&mut http, "jobs", 1500);
     let rows = http.get("/queues");
     let found: Vec<_> = rows["rows"].as_array().expect("rows").iter().collect();
     assert_eq!(found.len(), 2, "{rows}");
@@ -401,6 +410,7 @@ fn queues_are_made_looked_into_moved_and_emptied() {
     );
     let message = json!({ "topic": "t/1", "payload": "last", "qos": 1 });
     assert_eq!(http.send_json("POST", "/publish", &message).status, 200);
+    until_it_has(&mut http, "jobs", 1);
     let full = http.send_json("POST", "/queues/jobs/move", &to("late/1"));
     assert_eq!(full.status, 409, "it has no room");
     assert_eq!(http.get("/queues/jobs")["messages"], 1);
