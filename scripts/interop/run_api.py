@@ -73,11 +73,17 @@ ASKED = {
     "put-log-level": {"body": {"filter": "warn"}},
     "post-tokens": {"body": {"name": "second", "role": "read"}},
     "delete-tokens-name": {"path": "second"},
+    "post-users": {"body": {"name": "bob", "password": "secret"}},
+    "put-users-name": {"path": "bob", "body": {"password": "other"}},
+    "delete-users-name": {"path": "bob"},
     "post-drain": {"body": {"rate": 1000}},
 }
 
 # What must come before what: the client must be there, and draining ends the broker.
-FIRST = ["post-bridges", "put-queues-name", "post-publish", "get-retained-topic", "post-bans", "post-tokens"]
+FIRST = [
+    "post-bridges", "put-queues-name", "post-publish", "get-retained-topic", "post-bans",
+    "post-tokens", "post-users",
+]
 LAST = ["delete-queues-name", "delete-sessions-id", "delete-clients-id", "post-drain"]
 
 
