@@ -46,7 +46,7 @@ const PAGE: usize = 1000;
 pub fn find(plan: &Plan, placement: Placement, metrics: SocketAddr) -> anyhow::Result<Places> {
     let mut places = Places::new(placement, metrics, shard_count(metrics)?);
     let wanted = wanted(&places, plan);
-    let mut found = vec![Vec::new(); wanted.len()];
+    let mut found: Vec<Vec<SocketAddr>> = vec![Vec::new(); wanted.len()];
     let mut survey = Survey::new(plan)?;
     for round in 0..ROUNDS_MAX {
         let missing = |(wanted, found): (&usize, &Vec<_>)| wanted.saturating_sub(found.len());
@@ -57,7 +57,10 @@ pub fn find(plan: &Plan, placement: Placement, metrics: SocketAddr) -> anyhow::R
         }
         let count = (missing * wanted.len()).clamp(8, ROUND_MAX);
         for (shard, addr) in survey.round(round, count, metrics)? {
-            if let Some(found) = found.get_mut(usize::from(shard)) {
+            // A port of an earlier round is free again, and may come once more.
+            if let Some(found) = found.get_mut(usize::from(shard))
+                && !found.contains(&addr)
+            {
                 found.push(addr);
             }
         }
