@@ -58,6 +58,8 @@ define product
 	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)"
 	$(CARGO) test --quiet --package dunlin-broker --lib --no-default-features --features mqtt
 	$(CARGO) test --quiet --package dunlin-broker --lib --no-default-features --features amqp
+	$(CARGO) test --quiet --package dunlin-sim --no-default-features --features mqtt
+	$(CARGO) test --quiet --package dunlin-sim --no-default-features --features amqp
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/soak/run.sh --short
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh

@@ -10,13 +10,13 @@ use dunlin_broker::access::OwnRules;
 use dunlin_broker::auth::{
     AuthAnswer, AuthRequest, By, Grant, Ruling, ScramCredential, TopicRequest,
 };
-use dunlin_mqtt::scram::StoredKeys;
+use dunlin_sasl::scram::{ITERATIONS_MIN, StoredKeys};
 
 /// The salt of every user.
 const SALT: &[u8] = b"a salt of the sea";
 
 /// Few, because the tests run PBKDF2 in debug builds; the client's minimum.
-const ITERATIONS: u32 = dunlin_mqtt::scram::ITERATIONS_MIN;
+const ITERATIONS: u32 = ITERATIONS_MIN;
 
 /// Users and their passwords, and what a server says of topics: for so many seconds.
 #[derive(Clone, Debug, Default)]

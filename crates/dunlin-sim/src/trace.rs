@@ -2,8 +2,10 @@
 //! look for a fault, if `SIM_TRACE` is set in the environment.
 
 use dunlin_base::{ConnId, Instant};
+#[cfg(feature = "mqtt")]
 use dunlin_mqtt_codec::{Packet, Version, decode, peek};
 
+#[cfg(feature = "mqtt")]
 use crate::notation::show;
 
 /// The beginning of the number, and what it is multiplied by: FNV-1a.
@@ -54,6 +56,13 @@ impl Trace {
     }
 }
 
+#[cfg(not(feature = "mqtt"))]
+#[allow(clippy::print_stderr)]
+fn packets(now: Instant, conn: ConnId, way: &str, bytes: &[u8]) {
+    eprintln!("{now} {conn} {way} {bytes:02x?}");
+}
+
+#[cfg(feature = "mqtt")]
 #[allow(clippy::print_stderr)]
 fn packets(now: Instant, conn: ConnId, way: &str, mut bytes: &[u8]) {
     while let Ok(Some(frame)) = peek(bytes, u32::MAX)

@@ -3,8 +3,7 @@
 
 mod clients;
 
-pub(crate) use clients::open_at;
-pub use clients::{channel_of, open_as};
+pub use clients::{channel_of, open_as, open_at};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -535,18 +534,18 @@ pub fn ask(world: &mut World, index: usize, request: Request) {
 ///
 /// # Panics
 /// `acl` is no access list.
-pub(crate) fn set_acl(world: &mut World, acl: Option<&str>) {
+pub fn set_acl(world: &mut World, acl: Option<&str>) {
     world.acl = parsed(acl);
     reload(world);
 }
 
 /// Has the server say this of a topic from now on.
-pub(crate) fn set_ruling(world: &mut World, topic: &str, says: &str, secs: u64) {
+pub fn set_ruling(world: &mut World, topic: &str, says: &str, secs: u64) {
     world.users.rule(topic, says, secs);
 }
 
 /// Changes or removes a user's password, as a reload does.
-pub(crate) fn set_user(world: &mut World, user: &str, password: Option<&str>) {
+pub fn set_user(world: &mut World, user: &str, password: Option<&str>) {
     world.users.set(user, password);
     reload(world);
 }
@@ -568,7 +567,7 @@ fn reload(world: &mut World) {
 }
 
 /// Other limits are in force from now on.
-pub(crate) fn set_limits(world: &mut World, change: impl FnOnce(&mut Setup)) {
+pub fn set_limits(world: &mut World, change: impl FnOnce(&mut Setup)) {
     change(&mut world.setup);
     let limits = world.setup.config.running();
     for index in 0..world.shards.len() {

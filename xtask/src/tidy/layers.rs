@@ -118,6 +118,7 @@ const TABLE: &[Layer] = &[
             "dunlin-amqp",
             "dunlin-queue",
             "dunlin-router",
+            "dunlin-sasl",
             "dunlin-store",
             "dunlin-broker",
         ],

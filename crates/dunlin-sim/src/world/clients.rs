@@ -219,7 +219,7 @@ pub fn open_as(world: &mut World, protocol: &str, addr: &str, identity: Option<&
 }
 
 /// As [`World::open`], at a listener.
-pub(crate) fn open_at(world: &mut World, listener: u16) -> ConnId {
+pub fn open_at(world: &mut World, listener: u16) -> ConnId {
     let protocol = world.setup.protocol.unwrap_or("mqtt");
     open_with(world, protocol, "127.0.0.1:40000", None, listener)
 }

@@ -8,7 +8,7 @@ use dunlin_base::transport::{BindingType, Transport};
 use dunlin_base::{ConnId, StreamId};
 use dunlin_broker::Event;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
-use dunlin_mqtt::scram;
+use dunlin_sasl::scram;
 use dunlin_sim::{AmqpClient, Seen, Setup, World, channel_of, run_amqp};
 
 const FIRST: StreamId = StreamId(0);
