@@ -23,7 +23,7 @@ use crate::memory::Part;
 use crate::messages::{shared, stored, throttle};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
-use crate::queues::{dead, dispatch, moving, restoring, retiring, termini};
+use crate::queues::{dead, dispatch, making, moving, restoring, retiring, termini};
 use crate::reports::census::{self, Census};
 use crate::reports::{audit, events, mosquitto, sys};
 use crate::sessions::{restore, rules};
@@ -311,6 +311,7 @@ impl Shard {
                 Some(Later::Retired(retired, stored)) => {
                     retiring::settle(own, retired, stored);
                 }
+                Some(Later::Recorded(nodes, stored)) => making::recorded(own, nodes, stored),
                 None => break,
             }
         }

@@ -52,6 +52,8 @@ pub(crate) struct Post {
     pub(crate) from: SessionRef,
     pub(crate) message: Arc<Message>,
     pub(crate) to_queue: bool,
+    /// Its link has no address: its queue is made with it, if there is none.
+    pub(crate) is_relayed: bool,
 }
 
 /// A delivery whose outcome is part of a transaction.

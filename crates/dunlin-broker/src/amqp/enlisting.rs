@@ -26,7 +26,7 @@ pub(super) fn post(
     own: &mut Owners,
     c: ConnIdx,
     from: SessionRef,
-    (open, settled): (Open, bool),
+    (open, settled, is_relayed): (Open, bool, bool),
     txn_id: &[u8],
     message: Result<Message, Why>,
 ) {
@@ -34,7 +34,7 @@ pub(super) fn post(
         return detach(own, c, open.delivery.link);
     };
     let taken = match message {
-        Ok(message) => hold(own, from, (s, id), message),
+        Ok(message) => hold(own, from, (s, id), message, is_relayed),
         Err(why) => {
             // Its sender does not hear of it but by the discharge.
             if settled {
@@ -65,6 +65,7 @@ fn hold(
     from: SessionRef,
     (s, id): (SessionIdx, TransactionId),
     message: Message,
+    is_relayed: bool,
 ) -> Result<(), Why> {
     let cost = message.cost();
     admit(own, s, id, cost)?;
@@ -75,6 +76,7 @@ fn hold(
             from,
             message: message.into(),
             to_queue,
+            is_relayed,
         });
     }
     charge(own, s, id, cost);

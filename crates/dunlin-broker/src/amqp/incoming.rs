@@ -11,7 +11,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::message::from_amqp;
 use dunlin_amqp::{LinkId, Message, State, Tag};
 use dunlin_base::topic::validate_name;
-use dunlin_base::{Instant, Message as Neutral, ShardId, Text};
+use dunlin_base::{Instant, Message as Neutral, Text};
 
 use crate::amqp::attaching::topic_of;
 use crate::amqp::concluding::Why;
@@ -22,9 +22,7 @@ use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::owners::Owners;
-use crate::queues::calls::Call;
 use crate::queues::{addresses, making};
-use crate::random::home_shard;
 use crate::reports::audit;
 
 /// What a client of JMS sends to ([`capability::JMS_DESTINATION`]).
@@ -54,6 +52,7 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
         return;
     };
     let topic = topic.clone();
+    let is_relayed = topic.is_none();
     if message.resume {
         return handle_resumed(own, c, s, &message);
     }
@@ -64,10 +63,15 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
     let checked = check(own, (c, s), &bytes, topic, message.format);
     match (state, checked) {
         (Some(DeliveryState::Transactional(state)), checked) => {
-            let how = (open, settled);
+            let how = (open, settled, is_relayed);
             return enlisting::post(own, c, origin, how, state.txn_id, checked);
         }
-        (_, Ok(message)) => take(own, c, origin, (open, tag, settled), message),
+        (_, Ok(message)) => {
+            if is_relayed {
+                make_queue(own, s, &message.topic);
+            }
+            take(own, c, origin, (open, tag, settled), message);
+        }
         (_, Err((condition, text))) if !settled => {
             if second {
                 outcomes::note_rejected(own, s, tag);
@@ -87,7 +91,6 @@ fn check(
     topic: Option<Text>,
     format: u32,
 ) -> Result<Neutral, Why> {
-    let is_relayed = topic.is_none();
     let mapped = map(bytes, topic, own.now);
     let mut message = mapped.map_err(|_| (condition::DECODE_ERROR, "not a message"))?;
     let deliver_at = message.extra.as_ref().and_then(|extra| extra.deliver_at);
@@ -108,23 +111,15 @@ fn check(
     if let (Some(conn), Some(extra)) = (own.conns.amqp(c), &mut message.extra) {
         extra.sender = conn.sender;
     }
-    if is_relayed && addresses::is_queue(&message.topic) {
-        make_queue(own, s, message.topic.clone());
-    }
     Ok(message)
 }
 
 /// Has the queue made of a message whose link has no address, if there is none. One with
 /// an address has had that done.
-fn make_queue(own: &mut Owners, s: SessionIdx, address: Text) {
-    if !own.config.queues.auto_create || addresses::is_dynamic(&address) {
-        return;
-    }
-    let user = own.sessions.get(s).and_then(|session| session.user.clone());
-    let home = ShardId(home_shard(&address, own.config.shards));
-    match home == own.config.shard {
-        true => making::make(own, &address, user.as_ref()),
-        false => own.call(home, Call::Make { address, user }),
+fn make_queue(own: &mut Owners, s: SessionIdx, topic: &Text) {
+    if addresses::is_queue(topic) {
+        let user = own.sessions.get(s).and_then(|session| session.user.clone());
+        making::want(own, topic.clone(), user, None);
     }
 }
 

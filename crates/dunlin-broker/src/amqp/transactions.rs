@@ -32,7 +32,7 @@ use crate::owners::Owners;
 use crate::owners::pending::{Fate, PendingPublish, Retired};
 use crate::owners::timers::{Timer, Timers};
 use crate::queues::calls::Call;
-use crate::queues::retiring;
+use crate::queues::{making, retiring};
 
 /// The client wants a link to the coordinator.
 pub(super) fn attach(
@@ -170,7 +170,9 @@ fn discharge(
 
 /// Has all of a transaction prepared, and then stored in one batch.
 fn commit(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent, transaction: Transaction) {
-    let origin = own.sessions.amqp_mut(s).map(|link| link.reference(s));
+    let link = own.sessions.amqp_mut(s);
+    let user = link.as_ref().and_then(|link| link.user.clone());
+    let origin = link.map(|link| link.reference(s));
     let token = own.commits.token();
     let mut publish = PendingPublish::new(origin, false);
     publish.rest_mut().transacted = true;
@@ -179,6 +181,10 @@ fn commit(own: &mut Owners, c: ConnIdx, s: SessionIdx, delivery: Sent, transacti
         if deliveries >= own.config.transactions.deliveries_max {
             publish.refuse(NotTaken::NoRoom);
             break;
+        }
+        if post.is_relayed && post.to_queue {
+            let topic = post.message.topic.clone();
+            making::want(own, topic, user.clone(), Some(token));
         }
         let publisher = own.sessions.resolve(post.from);
         let mut source = Source::of(&post.message, own.now).by(c).transacted();

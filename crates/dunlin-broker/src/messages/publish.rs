@@ -123,12 +123,12 @@ pub(crate) fn place(
         false => find_queue(own, source.topic()),
     };
     let mut work = Work::default();
-    if source.is_to_queue() {
+    if source.is_to_queue() && acknowledged {
         making::store_with(own, &found.hits, &mut work);
     }
     publish.unmatched = found.hits.is_empty() && found.forwards.is_empty();
     if publish.unmatched && !source.is_to_topic() {
-        publish.refuse(NotTaken::NotFound);
+        publish.refuse(making::why_missing(&own.config, source.topic()));
     }
     if source.retain() && source.is_to_topic() {
         let kept = place_retained(own, source, &mut work, &mut found.forwards);
@@ -281,9 +281,11 @@ fn prepare(
     };
     if source.is_to_queue() {
         if found.hits.is_empty() && !source.is_lossy() {
-            refused.get_or_insert(NotTaken::NotFound);
+            refused.get_or_insert_with(|| making::why_missing(&own.config, source.topic()));
         }
-        making::store_with(own, &found.hits, &mut work);
+        if token.is_some() {
+            making::store_with(own, &found.hits, &mut work);
+        }
     }
     if !deliver::deliver_hits(own, source, &mut found.hits, &mut work) {
         refused.get_or_insert(NotTaken::NoRoom);

@@ -199,11 +199,15 @@ pub(crate) fn settle_work(own: &mut Owners, mut work: Work, stored: bool) {
     }
 }
 
-/// What a transaction does besides what any publish does.
+/// What a transaction does besides what any publish does, and few others do.
 fn settle_transacted(own: &mut Owners, transacted: Transacted, stored: bool) {
     if !transacted.retired.is_empty() {
         let retired = transacted.retired;
         own.later.push_back(Later::Retired(retired, stored));
+    }
+    if !transacted.recorded.is_empty() {
+        let recorded = transacted.recorded;
+        own.later.push_back(Later::Recorded(recorded, stored));
     }
     if !stored {
         return;

@@ -103,6 +103,8 @@ pub(crate) enum Later {
     /// The transaction is stored that has taken these messages out of their nodes,
     /// or it is off.
     Retired(Vec<Retired>, bool),
+    /// A batch is stored that has the record of these nodes, or it is off.
+    Recorded(Vec<SessionRef>, bool),
 }
 
 /// The owners, and what all of them need.

@@ -51,9 +51,11 @@ pub(crate) enum Stage {
     /// Its record is on its way to the store, or its binding to other shards:
     /// these links wait for it, with the shards that they are on.
     Making(Vec<(ShardId, Attach)>),
-    /// It can be used, and its record is on its way to the store: what it gets is stored
-    /// with it.
-    Storing,
+    /// It can be used, and its record is on its way to the store: with what it gets and,
+    /// if `alone`, by itself.
+    Storing {
+        alone: bool,
+    },
     Ready,
 }
 
@@ -104,6 +106,8 @@ pub(crate) struct Taken {
     /// Those that are leaving, in a commit or to the queue for the dead, and may come
     /// back.
     leaving: usize,
+    /// Those on their way to the store in one batch with the record of the node.
+    recording: usize,
 }
 
 impl Taken {
@@ -115,6 +119,21 @@ impl Taken {
     /// It has left, or is about to come back.
     pub(crate) const fn end_leaving(&mut self) {
         self.leaving = self.leaving.saturating_sub(1);
+    }
+
+    /// A message takes the record of the node with it to the store.
+    pub(crate) const fn begin_recording(&mut self) {
+        self.recording += 1;
+    }
+
+    /// The batch of such a message is stored, or off.
+    pub(crate) const fn end_recording(&mut self) {
+        self.recording = self.recording.saturating_sub(1);
+    }
+
+    /// Whether the store may still get the record as it was for such a message.
+    pub(crate) const fn is_recording(&self) -> bool {
+        self.recording > 0
     }
 }
 

@@ -96,11 +96,13 @@ impl Work {
             all.once.extend(more.once);
             all.retired.extend(more.retired);
             all.dead.extend(more.dead);
+            all.recorded.extend(more.recorded);
         }
     }
 }
 
-/// What a transaction does besides what any publish does, once it is stored.
+/// What a transaction does besides what any publish does, once it is stored; and what
+/// few other publishes do.
 #[derive(Debug, Default)]
 pub(crate) struct Transacted {
     /// Messages that are retained then; other publishes have that done before.
@@ -109,6 +111,9 @@ pub(crate) struct Transacted {
     pub(crate) retired: Vec<Retired>,
     /// Messages that it makes dead, for the queues of their topics.
     pub(crate) dead: Vec<Arc<Message>>,
+    /// Nodes whose record goes with it, once for each message; also of one that is no
+    /// transaction.
+    pub(crate) recorded: Vec<SessionRef>,
 }
 
 /// A delivery that the store does not keep.

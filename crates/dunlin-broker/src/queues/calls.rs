@@ -166,8 +166,13 @@ pub(crate) enum Call {
     /// To a node: attach a link. Answered by `Attached` or `Refused`.
     Attach(Box<Attach>),
     /// To the queues of a shard: a message for this address comes next, of this user. If
-    /// there is no such queue it is made.
-    Make { address: Text, user: Option<Text> },
+    /// there is no such queue it is made; `token`: with the transaction of the sender that
+    /// has this one.
+    Make {
+        address: Text,
+        user: Option<Text>,
+        token: Option<u64>,
+    },
     /// To a node: it may hand over messages up to this key.
     Credit {
         place: Place,

@@ -16,7 +16,11 @@ use crate::queues::{credit, making, manage, nodes, retiring, termini};
 pub(crate) fn handle(own: &mut Owners, from: ShardId, call: Call) {
     match call {
         Call::Attach(attach) => nodes::handle_attach(own, from, *attach),
-        Call::Make { address, user } => making::make(own, &address, user.as_ref()),
+        Call::Make {
+            address,
+            user,
+            token,
+        } => making::handle_make(own, &address, user.as_ref(), token.map(|it| (from, it))),
         Call::Credit {
             place,
             limit,

@@ -546,7 +546,7 @@ pub(crate) fn end(own: &mut Owners, s: SessionIdx, why: Refusal) {
     let change = node.change.take();
     let waiting = match core::mem::replace(&mut node.stage, Stage::Ready) {
         Stage::Making(waiting) => waiting,
-        Stage::Storing | Stage::Ready => Vec::new(),
+        Stage::Storing { .. } | Stage::Ready => Vec::new(),
     };
     let waiting = waiting
         .into_iter()

@@ -265,10 +265,152 @@ fn a_message_of_a_transaction_makes_its_queue() {
         let id = from.declare(&mut world);
         from.post_as(&mut world, link, &id, false, addressed(&queue, b"1"));
         assert!(from.client.outcome().is_some());
-        assert_eq!(from.commit(&mut world, &id), Ok(()));
-        let mut to = Client::new(&mut world, conn(0, 2), None);
+        world.held = Some(Vec::new());
+        from.discharge(&mut world, &id, false);
+        let held = world.held.as_ref().expect("held");
+        let sizes: Vec<usize> = held.iter().map(|(_, batch)| batch.ops.len()).collect();
+        assert_eq!(sizes, [2], "one batch with the record and the message");
+        world.release_store();
+        from.client.exchange(&mut world);
+        assert!(from.answer().is_ok());
+        for restarts in [false, true] {
+            if restarts {
+                world.restart();
+            }
+            let mut to = Client::new(&mut world, conn(0, 2), None);
+            to.receiver(&mut world, &queue, 10);
+            assert_eq!(payloads(&taken(&mut to)), "1");
+            lose(&mut world, conn(0, 2));
+            check(&world);
+        }
+    }
+}
+
+/// Sessions and queues on all shards.
+fn sessions(world: &World) -> usize {
+    world.shards.iter().map(|it| it.census().sessions).sum()
+}
+
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Commit,
+    RollBack,
+    Lose,
+    /// The store refuses it.
+    Refuse,
+    /// Another queue of it is full.
+    Full,
+}
+
+#[test]
+fn a_transaction_that_is_off_leaves_no_queue() {
+    let queue = address();
+    let options = QueueOptions {
+        messages_max: 1,
+        ..QueueOptions::default()
+    };
+    let full = named("/queues/full", &[], &options);
+    let ends = [
+        End::Commit,
+        End::RollBack,
+        End::Lose,
+        End::Refuse,
+        End::Full,
+    ];
+    for (shard, end) in ends.into_iter().flat_map(|end| [(0, end), (1, end)]) {
+        let mut world = World::configured(2, OPEN, &full);
+        let mut from = Controller::new(&mut world, shard, 1);
+        let link = from.client.sender(&mut world, None);
+        let said = send(&mut from.client, &mut world, link, "/queues/full", b'0');
+        assert_eq!(said, "accepted");
+        let before = sessions(&world);
+        let id = from.declare(&mut world);
+        for to in [Some(&*queue), (end == End::Full).then_some("/queues/full")] {
+            let Some(to) = to else {
+                continue;
+            };
+            from.post_as(&mut world, link, &id, false, addressed(to, b"1"));
+            assert!(from.client.outcome().is_some());
+        }
+        assert_eq!(sessions(&world), before, "not made before the commit");
+        world.refuses = end == End::Refuse;
+        match end {
+            End::Commit => assert_eq!(from.commit(&mut world, &id), Ok(())),
+            End::RollBack => from.roll_back(&mut world, &id),
+            End::Lose => {}
+            End::Refuse | End::Full => {
+                let rolled_back = "amqp:transaction:rollback".to_string();
+                assert_eq!(from.commit(&mut world, &id), Err(rolled_back));
+            }
+        }
+        world.refuses = false;
+        lose(&mut world, conn(shard, 1));
+        let queues = 1 + usize::from(end == End::Commit);
+        assert_eq!(sessions(&world), queues, "{shard} {end:?}");
+        check(&world);
+        world.restart();
+        assert_eq!(sessions(&world), queues, "{shard} {end:?}, restarted");
+    }
+}
+
+#[test]
+fn a_queue_is_there_if_one_of_the_messages_that_make_it_is_stored() {
+    let queue = address();
+    for outcomes in [
+        [false, false, false],
+        [true, false, false],
+        [false, true, false],
+        [false, false, true],
+        [true, true, true],
+    ] {
+        let mut world = World::new(2, OPEN);
+        let mut all = Vec::new();
+        for shard in [1, 0] {
+            let mut by = Controller::new(&mut world, shard, 1);
+            let link = by.client.sender(&mut world, None);
+            let id = by.declare(&mut world);
+            let byte = b'1' + u8::from(shard == 0);
+            by.post_as(&mut world, link, &id, false, addressed(&queue, &[byte]));
+            all.push((by, id));
+        }
+        let mut plain = Client::new(&mut world, conn(1, 2), None);
+        let link = plain.sender(&mut world, None);
+        world.held = Some(Vec::new());
+        for (by, id) in &mut all {
+            by.discharge(&mut world, id, false);
+        }
+        plain.send(&mut world, link, false, addressed(&queue, b"3"));
+        // What its home asks for alone is refused.
+        let held = world.held.take().expect("held");
+        let sizes: Vec<_> = held.iter().map(|(at, it)| (*at, it.ops.len())).collect();
+        assert_eq!(sizes.len(), 4, "{sizes:?}");
+        let alone = held.iter().filter(|(_, it)| it.ops.len() == 1);
+        let others = held.iter().filter(|(_, it)| it.ops.len() > 1);
+        let outcomes_of = core::iter::once(false).chain(outcomes);
+        for ((at, batch), stored) in alone.chain(others).zip(outcomes_of) {
+            world.refuses = !stored;
+            world.commit(*at, batch);
+            world.run();
+        }
+        world.refuses = false;
+        for shard in &mut world.shards {
+            shard.handle_timeout(NOW + Duration::from_secs(2));
+        }
+        world.run();
+        for (shard, number) in [(1, 1), (0, 1), (1, 2)] {
+            lose(&mut world, conn(shard, number));
+        }
+        let stored = ["1", "2", "3"].into_iter().zip(outcomes);
+        let stored: String = stored.filter(|(_, it)| *it).map(|(byte, _)| byte).collect();
+        let queues = usize::from(!stored.is_empty());
+        assert_eq!(sessions(&world), queues, "{outcomes:?}");
+        check(&world);
+        world.restart();
+        assert_eq!(sessions(&world), queues, "{outcomes:?}, restarted");
+        let mut to = Client::new(&mut world, conn(0, 3), None);
         to.receiver(&mut world, &queue, 10);
-        assert_eq!(payloads(&taken(&mut to)), "1");
+        assert_eq!(payloads(&taken(&mut to)), stored, "{outcomes:?}");
         check(&world);
     }
 }
@@ -284,7 +426,11 @@ fn a_message_makes_no_queue_where_that_is_not_allowed() {
         let mut from = Client::new(&mut world, conn(shard, 1), None);
         let link = from.sender(&mut world, None);
         let said = send(&mut from, &mut world, link, &queue, b'1');
-        assert_eq!(said, "amqp:not-found");
+        let expected = match auto_create {
+            true => "amqp:resource-limit-exceeded",
+            false => "amqp:not-found",
+        };
+        assert_eq!(said, expected);
         assert!(world.shards.iter().all(|it| it.census().sessions <= 1));
         check(&world);
     }
