@@ -10,7 +10,7 @@ use dunlin_store::{SessionKey, StoreOp};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::Owners;
 use crate::owners::common::Standing;
-use crate::owners::node::{BINDING, Change, Node};
+use crate::owners::node::{BINDING, Change, Node, Stage};
 use crate::owners::pending::{Pending, PendingBinding, Purge};
 use crate::queues::addresses;
 use crate::queues::answers::{answer, is_configured, view};
@@ -70,9 +70,12 @@ fn find_own(own: &mut Owners, address: &str) -> Result<SessionIdx, Problem> {
     if is_configured(own, address) {
         return Err(Problem::Configured);
     }
-    match own.sessions.node_mut(s) {
-        Some(node) if node.change.is_none() => Ok(s),
-        _ => Err(Problem::Busy),
+    let node = own.sessions.node_mut(s).ok_or(Problem::NotFound)?;
+    // A batch that has the record as it is now could be stored after the change.
+    let is_stored = matches!(node.stage, Stage::Ready) && !node.taken.is_recording();
+    match is_stored && node.change.is_none() {
+        true => Ok(s),
+        false => Err(Problem::Busy),
     }
 }
 

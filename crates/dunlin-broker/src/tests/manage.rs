@@ -13,11 +13,11 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Event, LinkId};
 use dunlin_base::Text;
 use dunlin_base::transport::{NetEvent, NetEventKind};
-use dunlin_store::{StoreDone, StoreError};
+use dunlin_store::{Batch, StoreDone, StoreError};
 
 #[cfg(feature = "mqtt")]
 use super::amqp::publish;
-use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, receiver};
+use super::amqp::{Client, NOW, OPEN, World, addressed, conn, is_accepted, message, receiver};
 use crate::access::{Access, Acl};
 use crate::config::{Config, NamedQueue};
 use crate::io::Input;
@@ -279,6 +279,47 @@ fn a_queue_is_made_shown_changed_and_deleted_from_any_shard() {
         assert_eq!(world.store.stored_messages(), 0);
         let mut manager = Manager::new(&mut world, at, 9);
         assert_eq!(manager.status(&mut world, "READ", &queue), 404);
+    }
+}
+
+#[test]
+fn a_message_that_was_to_make_its_queue_undoes_no_later_order() {
+    for (operation, status) in [("UPDATE", 200), ("DELETE", 204)] {
+        let queue = name(0, 1);
+        let mut world = World::new(2, OPEN);
+        let mut from = Client::new(&mut world, conn(1, 1), None);
+        let link = from.sender(&mut world, None);
+        let mut manager = Manager::new(&mut world, 0, 2);
+        let body = [("max_messages", Value::Uint(2))];
+        world.held = Some(Vec::new());
+        let bytes = addressed(&format!("/queues/{queue}"), b"x");
+        from.send(&mut world, link, false, bytes);
+        // The batch of the queue is stored, that of the message is still to be, and has
+        // the record as it was.
+        let held = world.held.take().expect("held");
+        let (here, there): (Vec<_>, Vec<_>) = held.into_iter().partition(|(at, _)| *at == 0);
+        assert_eq!((here.len(), there.len()), (1, 1));
+        let store = |world: &mut World, batches: &[(usize, Batch)]| {
+            for (at, batch) in batches {
+                world.commit(*at, batch);
+                world.run();
+            }
+        };
+        store(&mut world, &here);
+        let mut done = manager.one(&mut world, operation, &queue, &body).0;
+        store(&mut world, &there);
+        if done == 409 {
+            done = manager.one(&mut world, operation, &queue, &body).0;
+        }
+        assert_eq!(done, status, "{operation}");
+        checked(&world);
+        world.restart();
+        let mut manager = Manager::new(&mut world, 0, 3);
+        let shown = manager.one(&mut world, "READ", &queue, &[]);
+        match operation {
+            "UPDATE" => assert_eq!(field(&shown, "max_messages"), "2"),
+            _ => assert_eq!(shown.0, 404),
+        }
     }
 }
 
