@@ -316,7 +316,12 @@ impl Shard {
             }
         }
         audit::turn(own);
-        let missing = own.conns.take_missing() + own.sessions.take_missing();
+        let missing = own.conns.take_missing()
+            + own.sessions.take_missing()
+            + own.routing.missing.take()
+            + own.commits.missing.take()
+            + own.budget.holders.missing.take()
+            + own.outbox.missing.take();
         if missing > 0 {
             own.stats.internal_errors += missing;
             own.outbox.event(Event::InternalError(missing));

@@ -103,6 +103,9 @@ fn op_of(message: &Arc<Message>) -> StoreOp {
 pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored: bool) {
     let topic = change.message.topic.clone();
     let is_last = own.routing.retained.end_change(&topic, change.order);
+    let Some(is_last) = own.outbox.checked(is_last) else {
+        return;
+    };
     match (stored, is_last) {
         (true, true) | (false, false) => {}
         (true, false) => {

@@ -13,6 +13,7 @@ use dunlin_store::{Batch, Request, Seq, SessionKey, StoreDone, StoreOp, Target};
 use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
+use crate::owners::missing::Missing;
 use crate::owners::pending::{Pending, PendingPublish, Work};
 
 /// Publishes that wait for other shards for which memory is kept while none does:
@@ -78,6 +79,7 @@ pub(crate) struct Commits {
     done: VecDeque<Done>,
     last_token: u64,
     last_seq: u64,
+    pub(crate) missing: Missing,
     #[cfg(test)]
     searches: core::cell::Cell<u64>,
 }
@@ -134,6 +136,7 @@ impl Commits {
             done: VecDeque::new(),
             last_token: 1,
             last_seq: 1,
+            missing: Missing::default(),
             #[cfg(test)]
             searches: core::cell::Cell::default(),
         }
@@ -404,7 +407,8 @@ impl Commits {
                 }
             }
             StoreDone::Loaded { token, messages } => {
-                if let Some(session) = self.loads.remove(&token) {
+                let session = self.loads.remove(&token);
+                if let Some(session) = self.missing.checked(session) {
                     self.done.push_back(Done::Loaded { session, messages });
                 }
             }
@@ -415,10 +419,9 @@ impl Commits {
     /// when all of its parts are.
     fn handle_written(&mut self, token: u64, stored: bool) {
         // The first, as the store answers in order.
-        let Some(at) = self.sent.iter().position(|sent| sent.token == token) else {
-            return;
-        };
-        let Some(sent) = self.sent.remove(at) else {
+        let at = self.sent.iter().position(|sent| sent.token == token);
+        let sent = at.and_then(|at| self.sent.remove(at));
+        let Some(sent) = self.missing.checked(sent) else {
             return;
         };
         let round = match sent.removals {

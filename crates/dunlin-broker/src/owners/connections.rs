@@ -2,6 +2,7 @@
 //! bytes to send, and the send buffers that are kept for reuse.
 
 use alloc::vec::Vec;
+#[cfg(test)]
 use core::cell::Cell;
 
 use dunlin_base::{ConnId, SendBuf};
@@ -10,6 +11,7 @@ use slab::Slab;
 
 use crate::ids::ConnIdx;
 use crate::owners::conn::Conn;
+use crate::owners::missing::Missing;
 
 /// The connections of a shard.
 #[derive(Debug, Default)]
@@ -20,7 +22,7 @@ pub(crate) struct Connections {
     spare: Vec<SendBuf>,
     /// Streams that were given an id.
     carried: u64,
-    missing: Cell<u64>,
+    missing: Missing,
     #[cfg(test)]
     searches: Cell<u64>,
 }
@@ -39,20 +41,12 @@ impl Connections {
 
     /// A connection that must be there; it is a bug, and counted, if not.
     pub(crate) fn get(&self, c: ConnIdx) -> Option<&Conn> {
-        let found = self.table.get(c);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(self.table.get(c))
     }
 
     /// As [`Connections::get`].
     pub(crate) fn get_mut(&mut self, c: ConnIdx) -> Option<&mut Conn> {
-        let found = self.table.get_mut(c);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(self.table.get_mut(c))
     }
 
     /// A connection that may have ended.
@@ -67,10 +61,7 @@ impl Connections {
 
     /// Counts it if an entry is not there that must be.
     pub(crate) fn checked<T>(&self, found: Option<T>) -> Option<T> {
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(found)
     }
 
     /// As [`Connections::checked`], of one kind.
@@ -79,11 +70,7 @@ impl Connections {
         c: ConnIdx,
         kind: impl FnOnce(&mut Conn) -> Option<&mut T>,
     ) -> Option<&mut T> {
-        let found = self.table.get_mut(c).and_then(kind);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(self.table.get_mut(c).and_then(kind))
     }
 
     /// The id of a connection that is one stream of another.

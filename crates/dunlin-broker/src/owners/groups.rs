@@ -145,10 +145,8 @@ impl Groups {
     /// The store has a queue of this shard; whether durable members here use it from
     /// now on.
     pub(crate) fn handle_stored(&mut self, share: &Text, here: ShardId, queue: SessionKey) -> bool {
-        if !self.is_own(share, queue) {
-            return false;
-        }
-        let Some(group) = self.by_share.get_mut(share.as_bytes()) else {
+        let group = self.by_share.get_mut(share.as_bytes());
+        let Some(group) = group.filter(|group| group.own.contains(&queue)) else {
             return false;
         };
         group.ready = Some(queue);

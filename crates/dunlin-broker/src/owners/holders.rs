@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::memory::Memory;
+use crate::owners::missing::Missing;
 
 /// What has not been reported is at most this part of a limit, all shards together.
 const GRAIN: usize = 64;
@@ -65,6 +66,7 @@ pub(crate) struct Holders {
     changed: Vec<Holder>,
     /// How many have all the bytes that they may have.
     full: usize,
+    pub(crate) missing: Missing,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +104,7 @@ impl Holders {
             all: HashMap::new(),
             changed: Vec::new(),
             full: 0,
+            missing: Missing::default(),
         }
     }
 
@@ -212,7 +215,7 @@ impl Holders {
     /// Notes whether a holder has all that it may have, and forgets one that has
     /// nothing.
     fn check(&mut self, holder: &Holder, max: usize) {
-        let Some(entry) = self.all.get_mut(holder) else {
+        let Some(entry) = self.missing.checked(self.all.get_mut(holder)) else {
             return;
         };
         let is_full = entry.sum(|holding| holding.bytes) >= max;
@@ -230,7 +233,8 @@ impl Holders {
     pub(crate) fn take_changes(&mut self) -> Vec<(Holder, Holding)> {
         let mut changes = Vec::new();
         for holder in core::mem::take(&mut self.changed) {
-            if let Some(entry) = self.all.get_mut(&holder) {
+            let entry = self.all.get_mut(&holder);
+            if let Some(entry) = self.missing.checked(entry) {
                 entry.is_listed = false;
                 entry.reported = entry.here;
                 let here = entry.here;

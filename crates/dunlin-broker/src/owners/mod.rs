@@ -20,6 +20,7 @@ pub(crate) mod figures;
 pub(crate) mod groups;
 pub(crate) mod holders;
 pub(crate) mod kind;
+pub(crate) mod missing;
 pub(crate) mod node;
 pub(crate) mod outbox;
 pub(crate) mod pending;

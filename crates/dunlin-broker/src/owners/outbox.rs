@@ -9,6 +9,7 @@ use dunlin_base::{ConnId, ShardId};
 
 use crate::control::values::Reply;
 use crate::io::{BusMessage, Event, Output};
+use crate::owners::missing::Missing;
 
 /// Empty buffers kept for messages to other shards.
 const SPARE_BUFFERS_MAX: usize = 16;
@@ -32,6 +33,7 @@ pub(crate) struct Outbox {
     gathered: Vec<Gathered>,
     spare: Vec<Vec<u8>>,
     spare_answers: Vec<Vec<u64>>,
+    pub(crate) missing: Missing,
 }
 
 /// Messages and answers to one shard, in front of which everything for it is
@@ -52,7 +54,18 @@ impl Outbox {
             gathered,
             spare: Vec::new(),
             spare_answers: Vec::new(),
+            missing: Missing::default(),
         }
+    }
+
+    /// Something is not there that must be: a bug, which is counted and logged.
+    pub(crate) fn note_missing(&self) {
+        self.missing.note();
+    }
+
+    /// As [`Outbox::note_missing`], if it is so.
+    pub(crate) fn checked<T>(&self, found: Option<T>) -> Option<T> {
+        self.missing.checked(found)
     }
 
     pub(crate) fn push(&mut self, output: Output) {

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+#[cfg(test)]
 use core::cell::Cell;
 
 use dunlin_base::{ShardId, Text};
@@ -11,6 +12,7 @@ use slab::Slab;
 
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::elsewhere::{Elsewhere, Forgetting, Free};
+use crate::owners::missing::Missing;
 use crate::owners::node::Node;
 use crate::owners::session::Session;
 
@@ -29,7 +31,7 @@ pub(crate) struct Sessions {
     /// By client, until the store has forgotten them.
     forgetting: HashMap<Text, Forgetting>,
     last_key: u64,
-    missing: Cell<u64>,
+    missing: Missing,
     #[cfg(test)]
     searches: Cell<u64>,
 }
@@ -45,7 +47,7 @@ impl Sessions {
             elsewhere: HashMap::new(),
             forgetting: HashMap::new(),
             last_key: 1,
-            missing: Cell::default(),
+            missing: Missing::default(),
             #[cfg(test)]
             searches: Cell::default(),
         }
@@ -72,28 +74,17 @@ impl Sessions {
 
     /// A session that must be there; it is a bug, and counted, if not.
     pub(crate) fn get(&self, s: SessionIdx) -> Option<&Session> {
-        let found = self.table.get(s);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(self.table.get(s))
     }
 
     /// As [`Sessions::get`].
     pub(crate) fn get_mut(&mut self, s: SessionIdx) -> Option<&mut Session> {
-        let found = self.table.get_mut(s);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(self.table.get_mut(s))
     }
 
     /// Counts it if an entry is not there that must be.
     pub(crate) fn checked<T>(&self, found: Option<T>) -> Option<T> {
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(found)
     }
 
     /// As [`Sessions::checked`], of one kind.
@@ -102,11 +93,7 @@ impl Sessions {
         s: SessionIdx,
         kind: impl FnOnce(&mut Session) -> Option<&mut T>,
     ) -> Option<&mut T> {
-        let found = self.table.get_mut(s).and_then(kind);
-        if found.is_none() {
-            self.missing.set(self.missing.get() + 1);
-        }
-        found
+        self.missing.checked(self.table.get_mut(s).and_then(kind))
     }
 
     /// A session that may have ended.
@@ -162,7 +149,8 @@ impl Sessions {
         let Some(user) = &node.user else {
             return;
         };
-        if let Some(nodes) = self.nodes_of.get_mut(user.as_bytes()) {
+        let nodes = self.nodes_of.get_mut(user.as_bytes());
+        if let Some(nodes) = self.missing.checked(nodes) {
             *nodes -= 1;
             if *nodes == 0 {
                 self.nodes_of.remove(user.as_bytes());
@@ -214,7 +202,8 @@ impl Sessions {
 
     /// The store has forgotten a session of a client: what may be said then.
     pub(crate) fn end_forget(&mut self, client_id: &str) -> Vec<Free> {
-        let Some(entry) = self.forgetting.get_mut(client_id.as_bytes()) else {
+        let entry = self.forgetting.get_mut(client_id.as_bytes());
+        let Some(entry) = self.missing.checked(entry) else {
             return Vec::new();
         };
         entry.records -= 1;

@@ -156,7 +156,7 @@ impl Owners {
     }
 
     fn charge_conn(&mut self, c: ConnIdx, bytes: usize) {
-        let Some(conn) = self.conns.peek_mut(c) else {
+        let Some(conn) = self.conns.get_mut(c) else {
             return;
         };
         let user = conn.session().and_then(|s| self.sessions.get(s));

@@ -24,7 +24,7 @@ use dunlin_store::{Batch, MemoryStore, Request, StoreDone, StoreError};
 use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest, Others, Partial};
 use crate::config::{ClientLimits, Config, SysTopics};
 use crate::control::values::{self as control, Reply};
-use crate::io::{Input, Output};
+use crate::io::{self, Input, Output};
 use crate::random::home_shard;
 use crate::shard::Shard;
 
@@ -134,6 +134,9 @@ impl World {
                 self.shards[at].handle(NOW, Input::Store(done));
             }
             Output::Control { reply, .. } => self.replies.push(reply),
+            Output::Event(io::Event::InternalError(missing)) => {
+                panic!("{missing} table entries are missing: a bug of the shard");
+            }
             Output::Auth {
                 conn,
                 request: AuthRequest::Password { user, password, .. },

@@ -23,6 +23,7 @@ mod kept;
 mod lifetimes;
 #[cfg(feature = "amqp")]
 mod manage;
+mod missing;
 #[cfg(feature = "amqp")]
 mod own;
 #[cfg(feature = "amqp")]

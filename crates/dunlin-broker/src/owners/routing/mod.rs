@@ -11,6 +11,7 @@ use dunlin_router::{Interest, Match};
 use crate::ids::SessionIdx;
 use crate::io::InterestChange;
 use crate::owners::groups::Groups;
+use crate::owners::missing::Missing;
 use crate::owners::subscribers::Subscribers;
 pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
 
@@ -35,6 +36,8 @@ pub(crate) struct Routing {
     messages: u64,
     /// Empty lists, kept for their room.
     spare: Matches,
+    /// Filters that were checked before and are none.
+    pub(crate) missing: Missing,
     #[cfg(test)]
     searches: core::cell::Cell<u64>,
 }
@@ -49,6 +52,7 @@ impl Routing {
             marks: Vec::new(),
             messages: 0,
             spare: Matches::default(),
+            missing: Missing::default(),
             #[cfg(test)]
             searches: core::cell::Cell::default(),
         }
@@ -170,7 +174,7 @@ impl Routing {
         text: &str,
         value: Subscribed,
     ) -> Option<InterestChange> {
-        let filter = Filter::parse(text).ok()?;
+        let filter = self.missing.checked(Filter::parse(text).ok())?;
         let key = Subscriber::Session(s as u32);
         let Some(group) = filter.share else {
             let is_new = self
@@ -194,7 +198,7 @@ impl Routing {
     /// Removes a session's subscription; says what that changes for other
     /// shards.
     pub(crate) fn remove(&mut self, s: SessionIdx, text: &str) -> Option<InterestChange> {
-        let filter = Filter::parse(text).ok()?;
+        let filter = self.missing.checked(Filter::parse(text).ok())?;
         let key = Subscriber::Session(s as u32);
         let Some(group) = filter.share else {
             self.subscribers.tree_mut().remove(filter.filter, key)?;
@@ -227,7 +231,7 @@ impl Routing {
             }
             InterestChange::Queue(text, queue) => self.groups.set(text, from, *queue),
             InterestChange::Share(text, members) => {
-                let Some((group, filter)) = split_share(text) else {
+                let Some((group, filter)) = self.missing.checked(split_share(text)) else {
                     return;
                 };
                 if *members == 0 {

@@ -82,17 +82,16 @@ impl Retained {
         order
     }
 
-    /// A change was stored or refused; whether it is the last of its topic.
-    pub(crate) fn end_change(&mut self, topic: &Text, order: u64) -> bool {
-        let Some(changes) = self.changes.get_mut(topic.as_bytes()) else {
-            return true;
-        };
+    /// A change was stored or refused; whether it is the last of its topic. `None` if it
+    /// was not begun.
+    pub(crate) fn end_change(&mut self, topic: &Text, order: u64) -> Option<bool> {
+        let changes = self.changes.get_mut(topic.as_bytes())?;
         let is_last = order == changes.last;
         changes.waiting -= 1;
         if changes.waiting == 0 {
             self.changes.remove(topic.as_bytes());
         }
-        is_last
+        Some(is_last)
     }
 
     /// Topics whose retained message is on its way to the store.

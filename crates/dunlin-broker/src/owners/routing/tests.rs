@@ -158,7 +158,8 @@ fn only_the_last_change_of_a_retained_message_counts() {
         routing.retained.begin_change(&topic, true),
     );
     assert_eq!(routing.retained.changing(), 1);
-    assert!(!routing.retained.end_change(&topic, first));
-    assert!(routing.retained.end_change(&topic, second));
+    assert_eq!(routing.retained.end_change(&topic, first), Some(false));
+    assert_eq!(routing.retained.end_change(&topic, second), Some(true));
+    assert_eq!(routing.retained.end_change(&topic, second), None);
     assert_eq!(routing.retained.changing(), 0);
 }
