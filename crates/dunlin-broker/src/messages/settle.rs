@@ -52,7 +52,7 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
     let mut next = Some(token);
     while let Some(token) = next.take() {
         let Some(publish) = own.commits.publish_mut(token) else {
-            return;
+            return own.outbox.note_missing();
         };
         if publish.preparing > 0 {
             return;
@@ -66,7 +66,7 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
             }
         }
         let Some(publish) = own.commits.take_publish(token) else {
-            return;
+            return own.outbox.note_missing();
         };
         commit_publish(own, token, publish);
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));

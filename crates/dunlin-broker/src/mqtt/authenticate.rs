@@ -334,6 +334,7 @@ pub(crate) fn handle_auth_exchange(
         return Ok(());
     };
     let Phase::Exchanging(_, exchange) = &conn.phase else {
+        own.outbox.note_missing();
         return Ok(());
     };
     let verified = exchange.handle_auth(auth)?;

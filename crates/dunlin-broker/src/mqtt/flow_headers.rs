@@ -18,6 +18,7 @@ use crate::owners::Owners;
 pub(crate) fn read_head(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &mut &[u8]) -> bool {
     let conn = own.conns.mqtt_mut(c);
     let Some(entry) = conn.and_then(|conn| conn.link.streams.get_mut(stream)) else {
+        own.outbox.note_missing();
         return false;
     };
     match entry.head.read(data) {

@@ -7,6 +7,7 @@ use crate::ids::SessionIdx;
 use crate::owners::Owners;
 use crate::owners::kind::SessionKind;
 use crate::owners::node::{Change, Node};
+use crate::owners::session::Session;
 use crate::queues::addresses::QUEUES;
 use crate::queues::calls::{Call, Refusal, Use};
 use crate::queues::orders::{Answer, Asked, Problem, View};
@@ -42,7 +43,8 @@ pub(crate) fn is_configured(own: &Owners, address: &str) -> bool {
 
 /// A queue as it is.
 pub(crate) fn view(own: &Owners, s: SessionIdx) -> Option<View> {
-    let node = own.sessions.get(s)?.node()?;
+    let session = own.sessions.peek(s);
+    let node = own.outbox.checked(session.and_then(Session::node))?;
     Some(View {
         configured: is_configured(own, &node.address),
         ..view_of(node)

@@ -145,7 +145,7 @@ fn hand_over(own: &mut Owners, s: SessionIdx, at: usize, transfer: &Transfer<u32
     };
     let resumed = away::take_again(node, at, key);
     let Some(end) = node.at(at) else {
-        return;
+        return own.outbox.note_missing();
     };
     let (shard, settled) = (end.shard, end.takes_settled());
     let deliver = Call::Deliver {

@@ -190,7 +190,7 @@ pub(crate) fn handle_stored(own: &mut Owners, node: SessionRef, stored: bool) {
         return apply(own, s);
     }
     let change = own.sessions.node_mut(s).and_then(|node| node.change.take());
-    if let Some(change) = change {
+    if let Some(change) = own.outbox.checked(change) {
         answer(own, change.asked, Answer::Refused(Problem::Store));
     }
 }
@@ -202,7 +202,7 @@ fn apply(own: &mut Owners, s: SessionIdx) {
     };
     let to = node.change.as_ref().and_then(|change| change.to.clone());
     let Some((kept, topics)) = to else {
-        return;
+        return own.outbox.note_missing();
     };
     node.kept = kept;
     let reference = node.reference(s);

@@ -87,6 +87,7 @@ fn take(own: &mut Owners, s: SessionIdx, limit: usize) -> Vec<Delivery> {
         };
         bytes += cost;
         let Some(delivery) = node.queue.remove_front() else {
+            own.outbox.note_missing();
             break;
         };
         node.taken.begin_leaving();

@@ -402,7 +402,7 @@ pub(crate) fn check_left(own: &mut Owners, s: SessionIdx, at: usize) {
         return;
     };
     let Some(end) = node.remove(at) else {
-        return;
+        return own.outbox.note_missing();
     };
     let is_weighed = end.search.is_some() || end.is_away();
     let made = node.holder == Some((end.shard, end.link));

@@ -41,7 +41,8 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) -> Option<Session> {
         changes.extend(subscriptions::leave(own, s, &filter));
     }
     subscriptions::announce(own, 0, &changes);
-    let mut session = own.sessions.remove(s)?;
+    let removed = own.sessions.remove(s);
+    let mut session = own.outbox.checked(removed)?;
     own.count_out(&session);
     own.commits.forget_kept(session.key);
     let timer = Timer::Session(session.reference(s));
