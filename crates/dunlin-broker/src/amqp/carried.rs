@@ -64,7 +64,8 @@ pub(super) fn inherited(own: &Owners, c: ConnIdx) -> Inherited {
     let Some(carried) = carried else {
         return Inherited::Nothing;
     };
-    let Some(carrier) = own.conns.get(carried.by).and_then(Conn::carrier) else {
+    let carrier = own.conns.peek(carried.by).and_then(Conn::carrier);
+    let Some(carrier) = own.conns.checked(carrier) else {
         return Inherited::Nothing;
     };
     if let Some(proved) = &carrier.proved {

@@ -71,7 +71,7 @@ pub(super) fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     };
     let link = session.link;
     let Some(coordinator) = session.coordinator_mut() else {
-        return;
+        return own.outbox.note_missing();
     };
     let waiting = u32::try_from(coordinator.discharging.len()).unwrap_or(u32::MAX);
     let may = CREDIT.saturating_sub(waiting);
@@ -90,7 +90,7 @@ pub(crate) fn discharged(own: &mut Owners, origin: SessionRef, token: u64, verdi
     let s = origin.at;
     let found = coordinator(own, s).and_then(|it| it.discharging.remove(&token));
     let Some(delivery) = found else {
-        return;
+        return own.outbox.note_missing();
     };
     let stored = !matches!(verdict, Verdict::Refused(_));
     let conn = own.sessions.amqp_mut(s).and_then(|link| link.conn);
@@ -187,10 +187,10 @@ pub(super) fn give_back(own: &mut Owners, retirement: &Retirement) {
 /// A transaction is rolled back before it is discharged.
 pub(super) fn fail(own: &mut Owners, s: SessionIdx, id: TransactionId, why: Symbol<'static>) {
     let Some(coordinator) = coordinator(own, s) else {
-        return;
+        return own.outbox.note_missing();
     };
     let Some(transaction) = coordinator.transactions.get_mut(&id) else {
-        return;
+        return own.outbox.note_missing();
     };
     if transaction.failed.replace(why).is_some() {
         return;

@@ -88,6 +88,7 @@ fn admit(own: &mut Owners, s: SessionIdx, id: TransactionId, cost: usize) -> Res
     let limits = own.config.transactions;
     let memory = own.has_memory(cost) && own.full_holder(s).is_none();
     let Some(transaction) = transaction(own, s, id) else {
+        own.outbox.note_missing();
         return Err((condition::TRANSACTION_UNKNOWN_ID, "there is none"));
     };
     if let Some(condition) = transaction.failed {
@@ -204,10 +205,10 @@ fn note_settled(
 fn withdraw(own: &mut Owners, c: ConnIdx, id: TransactionId, at: (SessionKey, u32)) {
     let controller = own.conns.amqp(c).and_then(|it| it.transactions.get(&id));
     let Some(s) = controller.copied() else {
-        return;
+        return own.outbox.note_missing();
     };
     let Some(coordinator) = coordinator(own, s) else {
-        return;
+        return own.outbox.note_missing();
     };
     let transaction = coordinator.transactions.get_mut(&id);
     if let Some(transaction) = transaction

@@ -184,7 +184,7 @@ fn pump_transport(own: &mut Owners, c: ConnIdx) {
 fn pump_link(own: &mut Owners, c: ConnIdx, link: LinkId) {
     let conn = own.conns.amqp_mut(c);
     let Some(s) = conn.and_then(|conn| conn.links.get(&link).copied()) else {
-        return;
+        return own.outbox.note_missing();
     };
     #[cfg(test)]
     own.conns.note_search();

@@ -49,7 +49,7 @@ pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>)
     let origin = session.reference(s);
     session.end.use_credit();
     let End::Incoming { topic, .. } = &session.end else {
-        return;
+        return own.outbox.note_missing();
     };
     let topic = topic.clone();
     let is_relayed = topic.is_none();

@@ -42,7 +42,7 @@ pub(crate) fn handle_attach(
         let _ = conn.engine.detach(old, true, Some(&error));
     }
     let Some(attach) = body.attach() else {
-        return;
+        return own.outbox.note_missing();
     };
     let ids = (link, session);
     let outcome = match has_room(own, c, &body) {
@@ -156,7 +156,7 @@ fn attach_incoming(
 pub(super) fn accept(own: &mut Owners, c: ConnIdx, s: SessionIdx, body: &Body) {
     let bytes_max = u64::from(own.config.clients.packet_bytes_max);
     let Some(attach) = body.attach() else {
-        return;
+        return own.outbox.note_missing();
     };
     let answer = Attach {
         role: Role::Receiver,
@@ -274,7 +274,7 @@ fn attached(own: &mut Owners, pending: &PendingAttach) {
         return;
     };
     let Some(link) = entry.amqp_mut() else {
-        return;
+        return own.outbox.note_missing();
     };
     let filter = link.subscribed().map(|(filter, _)| filter.clone());
     let id = link.link;
@@ -344,12 +344,11 @@ pub(crate) fn granted(own: &mut Owners, link: SessionRef, serial: u64, outcomes:
     let s = link.at;
     let entry = own.sessions.resolve_mut(link);
     let Some(entry) = entry.and_then(|entry| entry.amqp_mut()) else {
-        own.stats.internal_errors += 1;
-        return;
+        return own.outbox.note_missing();
     };
     let conn = entry.conn;
     let Some(keep) = entry.keep_mut() else {
-        return;
+        return own.outbox.note_missing();
     };
     let outcomes = outcomes.iter();
     keep.outcomes = outcomes

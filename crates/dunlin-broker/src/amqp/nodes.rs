@@ -49,6 +49,7 @@ pub(super) fn attach(
         search,
     } = wanted;
     let Some(frame) = body.attach() else {
+        own.outbox.note_missing();
         return Ok(());
     };
     let sends = wants == Use::Send;
@@ -173,10 +174,10 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, found: &Found) {
         return own.call(from, leave);
     };
     let Some(c) = link.conn else {
-        return;
+        return own.outbox.note_missing();
     };
     let Some(attachment) = &mut link.attachment else {
-        return;
+        return own.outbox.note_missing();
     };
     attachment.place = Some(place);
     let (body, generated) = (attachment.attach.clone(), attachment.generated.clone());

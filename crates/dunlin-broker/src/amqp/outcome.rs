@@ -23,7 +23,7 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
         return;
     };
     let Some(link) = session.amqp_mut() else {
-        return;
+        return own.outbox.note_missing();
     };
     let End::Incoming { open, .. } = &mut link.end else {
         return;

@@ -191,7 +191,7 @@ fn top_up(own: &mut Owners, c: ConnIdx, s: SessionIdx) {
     };
     let link = session.link;
     let End::Requests(requests) = &mut session.end else {
-        return;
+        return own.outbox.note_missing();
     };
     let open = u32::try_from(requests.open.len()).unwrap_or(u32::MAX);
     let may = REQUESTS_MAX.saturating_sub(open);
@@ -340,6 +340,7 @@ fn reply_to(
 fn paired(own: &mut Owners, c: ConnIdx, s: SessionIdx) -> Option<SessionRef> {
     let link = own.sessions.amqp_mut(s)?;
     let End::Requests(requests) = &link.end else {
+        own.outbox.note_missing();
         return None;
     };
     let (name, session, paired) = (requests.name.clone(), requests.session, requests.paired);
@@ -368,6 +369,7 @@ fn keep(own: &mut Owners, s: SessionIdx, request: Request) -> Option<Asked> {
     let link = own.sessions.amqp_mut(s)?;
     let reference = link.reference(s);
     let End::Requests(requests) = &mut link.end else {
+        own.outbox.note_missing();
         return None;
     };
     requests.last += 1;
@@ -492,10 +494,10 @@ pub(crate) fn answered(own: &mut Owners, link: SessionRef, number: u64, answer: 
         return;
     };
     let End::Requests(requests) = &mut entry.end else {
-        return;
+        return own.outbox.note_missing();
     };
     let Some(request) = requests.open.get_mut(&number) else {
-        return;
+        return own.outbox.note_missing();
     };
     let response = match (answer, &mut request.listing) {
         (Answer::List(views), Some(listing)) => {
@@ -511,7 +513,7 @@ pub(crate) fn answered(own: &mut Owners, link: SessionRef, number: u64, answer: 
         (Answer::Deleted, _) => Response::failed(204, "No Content"),
         (Answer::Purged(messages), _) => management::purged(messages),
         (Answer::Refused(problem), _) => management::refused(problem),
-        (Answer::List(_), None) => return,
+        (Answer::List(_), None) => return own.outbox.note_missing(),
     };
     conclude(own, link, number, &response);
 }
@@ -530,8 +532,11 @@ fn conclude(own: &mut Owners, link: SessionRef, number: u64, response: &Response
     let Some(entry) = session.and_then(|session| session.amqp_mut()) else {
         return;
     };
-    let (Some(c), End::Requests(requests)) = (entry.conn, &mut entry.end) else {
+    let Some(c) = entry.conn else {
         return;
+    };
+    let End::Requests(requests) = &mut entry.end else {
+        return own.outbox.note_missing();
     };
     if let Some(request) = requests.open.remove(&number) {
         respond(own, link.at, request, response);
@@ -558,8 +563,7 @@ fn respond(own: &mut Owners, s: SessionIdx, request: Request, response: &Respons
     };
     let bytes = Bytes::from(write(&request, &topic, response).unwrap_or_default());
     let Ok(message) = from_amqp(&bytes, topic, own.now) else {
-        own.stats.internal_errors += 1;
-        return;
+        return own.outbox.note_missing();
     };
     let message = Arc::new(message);
     let mut source = Source::of(&message, own.now);

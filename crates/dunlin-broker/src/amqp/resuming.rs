@@ -256,7 +256,7 @@ pub(super) fn finish(own: &mut Owners, s: SessionIdx) {
         return;
     };
     let Some(terminus) = entry.terminus.take() else {
-        return;
+        return own.outbox.note_missing();
     };
     let Terminus { name, home, keep } = *terminus;
     if let Some(keep) = keep.as_ref().filter(|it| ended.closed && it.span.durable) {

@@ -84,7 +84,7 @@ pub(super) fn handle_init(own: &mut Owners, c: ConnIdx, mechanism: &str, respons
 pub(super) fn handle_response(own: &mut Owners, c: ConnIdx, response: &Bytes) {
     let sasl = own.conns.amqp_mut(c).and_then(|conn| conn.sasl.take());
     let Some(mut sasl) = sasl else {
-        return;
+        return own.outbox.note_missing();
     };
     match sasl.exchange.respond(response) {
         Ok(next) => go_on(own, c, sasl.exchange, next),
@@ -136,7 +136,7 @@ fn go_on(own: &mut Owners, c: ConnIdx, exchange: Exchange, next: Next) {
 /// Finds out what an exchange asks, or goes on with that.
 pub(super) fn resume(own: &mut Owners, c: ConnIdx, sasl: Sasl) {
     let (exchange, Some(question)) = (sasl.exchange, sasl.question) else {
-        return;
+        return own.outbox.note_missing();
     };
     let Some(conn) = own.conns.amqp_mut(c) else {
         return;
@@ -274,7 +274,7 @@ pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
     let sasl = conn.sasl.take();
     own.pause(c, false);
     let Some(mut exchange) = sasl.map(|sasl| sasl.exchange) else {
-        return;
+        return own.outbox.note_missing();
     };
     match answer {
         AuthAnswer::Accept { user } => {

@@ -112,7 +112,7 @@ fn begin(own: &mut Owners, by: ConnIdx, stream: StreamId) -> Option<ConnIdx> {
 /// The QUIC connection is gone, and all streams with it.
 fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
     let Some(mut carrier) = own.conns.remove(c) else {
-        return;
+        return own.outbox.note_missing();
     };
     own.timers
         .cancel(Timer::Conn(carrier.id), &mut carrier.alarm);

@@ -60,7 +60,7 @@ fn report(own: &mut Owners, s: SessionIdx, at_once: bool) {
         return;
     };
     let Some(taking) = link.taking_mut() else {
-        return;
+        return own.outbox.note_missing();
     };
     // What needs no outcome is the link's alone from here on.
     let max = match taking.settled {
@@ -153,7 +153,8 @@ fn send_again(own: &mut Owners, s: SessionIdx) -> bool {
     let (Some(c), id) = (link.conn, link.link) else {
         return false;
     };
-    let (Some(taking), Some(conn)) = (link.taking_mut(), own.conns.amqp_mut(c)) else {
+    let taking = own.conns.checked(link.taking_mut());
+    let (Some(taking), Some(conn)) = (taking, own.conns.amqp_mut(c)) else {
         return false;
     };
     let Some(again) = taking.again.front() else {
@@ -226,7 +227,8 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
     let (Some(c), id) = (link.conn, link.link) else {
         return false;
     };
-    let (Some(taking), Some(conn)) = (link.taking_mut(), own.conns.amqp_mut(c)) else {
+    let taking = own.conns.checked(link.taking_mut());
+    let (Some(taking), Some(conn)) = (taking, own.conns.amqp_mut(c)) else {
         return false;
     };
     let Some(handed) = taking.handed.front() else {
@@ -254,6 +256,7 @@ fn send_next(own: &mut Owners, s: SessionIdx) -> bool {
         }
     };
     let Some(handed) = taking.handed.pop_front() else {
+        own.outbox.note_missing();
         return false;
     };
     taking.bytes = taking.bytes.saturating_sub(handed.message.cost());
@@ -299,7 +302,7 @@ pub(super) fn handle_disposition(
 ) {
     let key = tag.number().and_then(|number| u32::try_from(number).ok());
     let Some(key) = key else {
-        return;
+        return own.outbox.note_missing();
     };
     let said = state.as_ref().map(State::get);
     let outcome = match said.as_ref().map(DeliveryState::outcome) {
@@ -311,7 +314,7 @@ pub(super) fn handle_disposition(
     };
     let link = own.sessions.amqp_mut(s);
     let Some(taking) = link.and_then(|link| link.taking_mut()) else {
-        return;
+        return own.outbox.note_missing();
     };
     if settled {
         // It may have said the outcome before.
@@ -335,7 +338,7 @@ pub(super) fn settled(own: &mut Owners, link: SessionRef, key: u32) {
         return;
     };
     let Some(taking) = entry.taking_mut() else {
-        return;
+        return own.outbox.note_missing();
     };
     let answer = taking.answers.remove(&key);
     if let Some(state) = taking.resuming.remove(&key) {

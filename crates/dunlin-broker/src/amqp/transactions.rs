@@ -331,7 +331,7 @@ pub(crate) fn check_expiry(own: &mut Owners, s: SessionIdx) {
     };
     Timers::came(&mut session.alarm);
     let Some(coordinator) = session.coordinator_mut() else {
-        return;
+        return own.outbox.note_missing();
     };
     let all = coordinator.transactions.iter();
     let over = all.filter(|(_, it)| it.failed.is_none() && it.expires <= now);
