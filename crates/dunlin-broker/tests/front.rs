@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use dunlin_base::Random;
+
 #[path = "../../../fuzz/bodies/amqp_front.rs"]
 mod amqp_front;
 
@@ -29,14 +31,8 @@ fn random_operations() {
         .and_then(|it| it.parse().ok())
         .unwrap_or(RANDOM_INPUTS);
     for seed in 0..count {
-        // SplitMix64.
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) as u8
-        };
+        let mut random = Random::new(seed);
+        let mut next = || random.next() as u8;
         let mut input = OPENING.to_vec();
         for _ in 0..20 + u32::from(next()) / 2 {
             let (op, choice) = (next(), next());

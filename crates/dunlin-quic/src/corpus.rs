@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::Path;
 
+use dunlin_base::Random;
+
 use crate::{CidCodec, LbConfig, Record};
 
 #[path = "../../../fuzz/bodies/cid.rs"]
@@ -41,15 +43,8 @@ fn replay(name: &str, run: fn(&[u8])) {
 /// The seed with a few bytes changed, taken out or put in; the same ones for
 /// the same number.
 fn mutated(seed: &[u8], number: u64) -> Vec<u8> {
-    let mut state = number + 1;
-    let mut draw = |below: usize| {
-        // Steele, Lea, Flood: SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as usize % below.max(1)
-    };
+    let mut random = Random::new(number + 1);
+    let mut draw = |below: usize| random.below(below as u64) as usize;
     let mut bytes = seed.to_vec();
     for _ in 0..=draw(4) {
         let at = draw(bytes.len() + 1);

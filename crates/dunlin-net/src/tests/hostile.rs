@@ -3,6 +3,7 @@
 
 use core::net::IpAddr;
 
+use dunlin_base::Random;
 use quinn_proto::{ConnectionError, StreamId as QuicStreamId, TransportErrorCode};
 
 use super::certs::{dial_to, listen_on};
@@ -82,20 +83,16 @@ fn heard(side: &Side, conn: ConnId) -> usize {
     side.events.iter().map(of).sum()
 }
 
-/// A small generator, so that a failure can be seen again (SplitMix64).
-struct Random(u64);
+/// Datagrams that go wrong, the same ones for the same seed.
+struct Wrong(Random);
 
-impl Random {
+impl Wrong {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        self.0.below(n as u64) as usize
     }
 
     /// One of the ways in which a datagram goes wrong.
@@ -147,7 +144,7 @@ fn altered_datagrams_are_dropped() {
     let recorded = raw.sent.clone();
     assert!(recorded.len() > 15, "Initial, Handshake and 1-RTT packets");
     let stranger = std::net::UdpSocket::bind(loopback()).unwrap();
-    let mut random = Random(1);
+    let mut random = Wrong(Random::new(1));
     for (n, datagram) in recorded.iter().enumerate() {
         for round in 0..MUTATIONS {
             let other = &recorded[random.below(recorded.len())];
@@ -205,7 +202,7 @@ fn datagrams_of_any_length_are_survived() {
 fn garbage_behind_a_packet_is_ignored() {
     let mut scene = Scene::new(NetLimits::default());
     let mut raw = Raw::new(scene.to);
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     raw.tamper = Some(Box::new(move |mut datagram| {
         // A short header has no length, so that what follows is part of it.
         if datagram[0] & 0x80 != 0 {
