@@ -10,6 +10,7 @@ use crate::Text;
 
 mod command;
 mod event;
+mod numbers;
 
 pub use command::{NetCommand, NetCommandKind};
 pub use event::{NetEvent, NetEventKind};
@@ -62,6 +63,18 @@ impl ConnId {
     #[must_use]
     pub const fn serial(self) -> u64 {
         self.0 & ((1 << Self::SERIAL_BITS) - 1)
+    }
+
+    /// All of it as a number, for encodings.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The one that has this as its [`ConnId::number`].
+    #[must_use]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
     }
 }
 
@@ -315,6 +328,7 @@ mod tests {
         assert_eq!((conn.shard(), conn.serial()), (ShardId(513), 77));
         let stream = ConnId::carried(ShardId(513), 77);
         assert_eq!((stream.shard(), stream.serial()), (ShardId(513), 77));
+        assert_eq!(ConnId::from_number(stream.number()), stream);
         assert!(stream != conn && stream.is_carried() && !conn.is_carried());
     }
 }
