@@ -12,10 +12,12 @@ mod target;
 
 use alloc::vec::Vec;
 
-use dunlin_base::{QoS, Text};
+use bytes::Bytes;
+use dunlin_base::sendbuf::SHARE_BYTES_MIN;
+use dunlin_base::{Instant, QoS, Text};
 
 pub use message::{decode_message, encode_message, message_head};
-pub use op::{decode_op, decode_ops, encode_op, encode_ops};
+pub use op::{decode_op, decode_ops, encode_op, encode_ops, put_message, read_message};
 pub use record::{decode_record, encode_record};
 pub use target::{encode_target, read_target, read_targets_version, targets_version};
 
@@ -43,17 +45,71 @@ pub enum DecodeError {
     Checksum,
 }
 
+/// A slice keeps all of its buffer: it is a copy where that is more than so many times
+/// its bytes.
+const SHARED_BUFFER_FACTOR_MAX: usize = 8;
+
+/// How times of another clock are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    there: Instant,
+    here: Instant,
+}
+
+impl Times {
+    /// The other clock says `there` when the own one says `here`.
+    #[must_use]
+    pub const fn new(there: Instant, here: Instant) -> Self {
+        Self { there, here }
+    }
+
+    /// What the own clock says at a time of the other one. "Never" stays what it is.
+    #[must_use]
+    pub fn here(self, at: Instant) -> Instant {
+        if at == Instant::FAR_FUTURE {
+            return at;
+        }
+        let before = at.as_micros() < self.there.as_micros();
+        let away = self.there.as_micros().abs_diff(at.as_micros());
+        let here = self.here.as_micros();
+        Instant::from_micros(match before {
+            true => here.saturating_sub(away),
+            false => here.saturating_add(away).min(u64::MAX - 1),
+        })
+    }
+}
+
 /// Takes values off the front of bytes.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
+    /// The buffer that `rest` is part of, if it is shared.
+    buffer: Option<&'a Bytes>,
+    times: Times,
 }
 
 impl<'a> Reader<'a> {
     /// Reads these bytes.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self {
+            rest: bytes,
+            buffer: None,
+            times: Times {
+                there: Instant::ZERO,
+                here: Instant::ZERO,
+            },
+        }
+    }
+
+    /// Reads a buffer, of which large values are slices; times are read as `times` says.
+    #[must_use]
+    pub fn shared(buffer: &'a Bytes, times: Times) -> Self {
+        Self {
+            rest: buffer,
+            buffer: Some(buffer),
+            times,
+        }
     }
 
     /// What was not taken.
@@ -141,12 +197,60 @@ impl<'a> Reader<'a> {
         self.take(len as usize)
     }
 
+    /// Likewise, to be kept: a copy, or a slice of a shared buffer.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn bytes(&mut self) -> Result<Bytes, DecodeError> {
+        let bytes = self.blob()?;
+        Ok(self.keep(bytes))
+    }
+
+    /// Likewise, to be read as this one is.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn nested(&mut self) -> Result<Self, DecodeError> {
+        Ok(Self {
+            rest: self.blob()?,
+            buffer: self.buffer,
+            times: self.times,
+        })
+    }
+
     /// A text with its length before it.
     ///
     /// # Errors
     /// See [`DecodeError`].
     pub fn text(&mut self) -> Result<Text, DecodeError> {
-        decode_text(self.blob()?)
+        Text::from_utf8(self.bytes()?).map_err(|_| DecodeError::NotUtf8)
+    }
+
+    /// A time.
+    ///
+    /// # Errors
+    /// [`DecodeError::Truncated`].
+    pub fn instant(&mut self) -> Result<Instant, DecodeError> {
+        let at = Instant::from_micros(self.u64()?);
+        Ok(self.times.here(at))
+    }
+
+    /// What was not taken, to be kept.
+    fn keep_rest(&self) -> Bytes {
+        self.keep(self.rest)
+    }
+
+    /// `bytes` are part of what this reads.
+    fn keep(&self, bytes: &'a [u8]) -> Bytes {
+        match self.buffer {
+            Some(buffer)
+                if bytes.len() >= SHARE_BYTES_MIN
+                    && buffer.len() / SHARED_BUFFER_FACTOR_MAX <= bytes.len() =>
+            {
+                buffer.slice_ref(bytes)
+            }
+            _ => Bytes::copy_from_slice(bytes),
+        }
     }
 }
 
@@ -173,4 +277,49 @@ fn decode_qos(flags: u8) -> Result<QoS, DecodeError> {
 pub fn decode_text(bytes: &[u8]) -> Result<Text, DecodeError> {
     let text = core::str::from_utf8(bytes).map_err(|_| DecodeError::NotUtf8)?;
     Ok(Text::from(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn times_of_another_clock_are_as_far_away_by_the_own_one() {
+        let at = Instant::from_micros;
+        let times = Times::new(at(1_000), at(5_000));
+        assert_eq!(times.here(at(1_000)), at(5_000));
+        assert_eq!(times.here(at(1_700)), at(5_700));
+        assert_eq!(times.here(at(400)), at(4_400));
+        assert_eq!(times.here(Instant::FAR_FUTURE), Instant::FAR_FUTURE);
+        let never = Instant::FAR_FUTURE.as_micros();
+        assert_eq!(times.here(at(never - 1)), at(never - 1), "is not never");
+        let times = Times::new(at(5_000), at(1_000));
+        assert_eq!(times.here(at(3_000)), Instant::ZERO);
+        assert_eq!(Times::default().here(at(3_000)), at(3_000));
+    }
+
+    /// A slice of a large buffer would keep all of it.
+    #[test]
+    fn values_are_slices_where_that_keeps_little_else() {
+        let (large, small) = (vec![1; SHARE_BYTES_MIN], vec![2; SHARE_BYTES_MIN - 1]);
+        let mut all = Vec::new();
+        put_blob(&mut all, &large);
+        put_blob(&mut all, &small);
+        let is_within = |buffer: &Bytes, bytes: &Bytes| {
+            let range = buffer.as_ptr_range();
+            range.contains(&bytes.as_ptr())
+        };
+        let read = |buffer: &Bytes| {
+            let mut r = Reader::shared(buffer, Times::default());
+            let (first, second) = (r.bytes().expect("whole"), r.bytes().expect("whole"));
+            assert_eq!((&first[..], &second[..]), (&large[..], &small[..]));
+            [is_within(buffer, &first), is_within(buffer, &second)]
+        };
+        assert_eq!(read(&Bytes::from(all.clone())), [true, false]);
+        all.resize(SHARED_BUFFER_FACTOR_MAX * (SHARE_BYTES_MIN + 1), 0);
+        assert_eq!(read(&Bytes::from(all.clone())), [false, false]);
+        let mut r = Reader::new(&all);
+        assert_eq!(r.bytes().expect("whole"), large);
+    }
 }

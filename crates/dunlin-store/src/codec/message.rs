@@ -29,63 +29,80 @@ const CONTENT_TYPE: u8 = 1 << 2;
 const RESPONSE_TOPIC: u8 = 1 << 3;
 const CORRELATION: u8 = 1 << 4;
 
-/// Appends a message; where it is kept back until is not part of it.
+/// Appends a message; until when it is kept back is not part of it.
 pub fn encode_message(message: &Message, out: &mut Vec<u8>) {
-    let mut flags = message.qos as u8;
-    if message.retain {
+    let Message {
+        topic,
+        payload,
+        qos,
+        retain,
+        expires,
+        properties,
+        extra,
+    } = message;
+    let mut flags = *qos as u8;
+    if *retain {
         flags |= RETAIN;
     }
-    if message.expires.is_some() {
+    if expires.is_some() {
         flags |= EXPIRES;
     }
-    if message.properties.is_some() {
+    if properties.is_some() {
         flags |= PROPERTIES;
     }
-    let version = match &message.extra {
+    let version = match extra {
         Some(extra) if extra.sender.is_some() => MESSAGE_VERSION,
         Some(_) => MESSAGE_VERSION_2,
         None => MESSAGE_VERSION_PLAIN,
     };
     out.extend_from_slice(&[version, flags]);
-    let expires = message.expires.map_or(0, Instant::as_micros);
+    let expires = expires.map_or(0, Instant::as_micros);
     out.extend_from_slice(&expires.to_le_bytes());
-    put_text(out, &message.topic);
-    if let Some(properties) = &message.properties {
+    put_text(out, topic);
+    if let Some(properties) = properties {
         encode_properties(properties, out);
     }
-    if let Some(extra) = &message.extra
-        && encode_extra(extra, &message.payload, out)
+    if let Some(extra) = extra
+        && encode_extra(extra, payload, out)
     {
         return;
     }
-    out.extend_from_slice(&message.payload);
+    out.extend_from_slice(payload);
 }
 
 /// Whether the payload is within what was appended.
 fn encode_extra(extra: &MessageExtra, payload: &Bytes, out: &mut Vec<u8>) -> bool {
-    let encoded = extra.encoded.as_ref();
+    let MessageExtra {
+        priority,
+        created_ms,
+        // Goes before the message, where it goes.
+        deliver_at: _,
+        sender,
+        encoded,
+    } = extra;
+    let encoded = encoded.as_ref();
     let place = encoded.and_then(|encoded| encoded.offset_of(payload));
     let mut flags = 0;
     for (flag, set) in [
-        (PRIORITY, extra.priority.is_some()),
-        (CREATED, extra.created_ms.is_some()),
+        (PRIORITY, priority.is_some()),
+        (CREATED, created_ms.is_some()),
         (ENCODED, encoded.is_some()),
         (WITHIN, place.is_some()),
-        (SENDER, extra.sender.is_some()),
+        (SENDER, sender.is_some()),
     ] {
         flags |= if set { flag } else { 0 };
     }
     out.push(flags);
-    out.extend(extra.priority);
-    if let Some(created) = extra.created_ms {
+    out.extend(*priority);
+    if let Some(created) = created_ms {
         out.extend_from_slice(&created.to_le_bytes());
     }
-    if let Some(sender) = extra.sender {
+    if let Some(sender) = sender {
         out.extend_from_slice(&sender.get().to_le_bytes());
     }
-    if let Some(encoded) = encoded {
-        out.push(encoded.form as u8);
-        put_blob(out, &encoded.bytes);
+    if let Some(Encoded { form, bytes }) = encoded {
+        out.push(*form as u8);
+        put_blob(out, bytes);
     }
     if let Some(place) = place {
         for number in [place, payload.len()] {
@@ -97,21 +114,22 @@ fn encode_extra(extra: &MessageExtra, payload: &Bytes, out: &mut Vec<u8>) -> boo
 }
 
 fn encode_properties(properties: &MessageProperties, out: &mut Vec<u8>) {
-    let mut flags = match properties.payload_is_utf8 {
+    let MessageProperties {
+        payload_is_utf8,
+        content_type,
+        response_topic,
+        correlation_data,
+        user_properties,
+    } = properties;
+    let mut flags = match payload_is_utf8 {
         None => 0,
         Some(false) => 1,
         Some(true) => 2,
     };
     let parts = [
-        (
-            CONTENT_TYPE,
-            properties.content_type.as_ref().map(Text::bytes),
-        ),
-        (
-            RESPONSE_TOPIC,
-            properties.response_topic.as_ref().map(Text::bytes),
-        ),
-        (CORRELATION, properties.correlation_data.as_ref()),
+        (CONTENT_TYPE, content_type.as_ref().map(Text::bytes)),
+        (RESPONSE_TOPIC, response_topic.as_ref().map(Text::bytes)),
+        (CORRELATION, correlation_data.as_ref()),
     ];
     for (flag, part) in &parts {
         if part.is_some() {
@@ -122,9 +140,9 @@ fn encode_properties(properties: &MessageProperties, out: &mut Vec<u8>) {
     for part in parts.iter().filter_map(|(_, part)| *part) {
         put_blob(out, part);
     }
-    let count = u32::try_from(properties.user_properties.len()).unwrap_or(u32::MAX);
+    let count = u32::try_from(user_properties.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&count.to_le_bytes());
-    for (name, value) in &properties.user_properties {
+    for (name, value) in user_properties {
         put_text(out, name);
         put_text(out, value);
     }
@@ -135,7 +153,11 @@ fn encode_properties(properties: &MessageProperties, out: &mut Vec<u8>) {
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
-    let mut r = Reader { rest: bytes };
+    rest_as_message(Reader::new(bytes))
+}
+
+/// Reads a message that takes all that is left.
+pub(super) fn rest_as_message(mut r: Reader<'_>) -> Result<Message, DecodeError> {
     let (version, flags, expires) = message_head(&mut r)?;
     let topic = r.text()?;
     let properties = if flags & PROPERTIES != 0 {
@@ -149,7 +171,7 @@ pub fn decode_message(bytes: &[u8]) -> Result<Message, DecodeError> {
     };
     Ok(Message {
         topic,
-        payload: within.unwrap_or_else(|| Bytes::copy_from_slice(r.rest())),
+        payload: within.unwrap_or_else(|| r.keep_rest()),
         qos: decode_qos(flags)?,
         retain: flags & RETAIN != 0,
         expires,
@@ -168,7 +190,7 @@ pub fn message_head(r: &mut Reader<'_>) -> Result<(u8, u8, Option<Instant>), Dec
         return Err(DecodeError::Version);
     }
     let flags = r.u8()?;
-    let expires = Instant::from_micros(r.u64()?);
+    let expires = r.instant()?;
     Ok((version, flags, (flags & EXPIRES != 0).then_some(expires)))
 }
 
@@ -193,7 +215,7 @@ fn decode_extra(r: &mut Reader<'_>) -> Result<Extra, DecodeError> {
     let mut within = None;
     if flags & ENCODED != 0 {
         let form = Form::from_u8(r.u8()?).ok_or(DecodeError::BadNumber)?;
-        let bytes = Bytes::copy_from_slice(r.blob()?);
+        let bytes = r.bytes()?;
         if flags & WITHIN != 0 {
             let (place, len) = (r.u32()? as usize, r.u32()? as usize);
             let end = place.checked_add(len).filter(|end| *end <= bytes.len());
@@ -223,7 +245,7 @@ fn decode_properties(r: &mut Reader<'_>) -> Result<MessageProperties, DecodeErro
         properties.response_topic = Some(r.text()?);
     }
     if flags & CORRELATION != 0 {
-        properties.correlation_data = Some(Bytes::copy_from_slice(r.blob()?));
+        properties.correlation_data = Some(r.bytes()?);
     }
     for _ in 0..r.u32()? {
         properties.user_properties.push((r.text()?, r.text()?));

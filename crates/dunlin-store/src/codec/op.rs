@@ -4,13 +4,15 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
-use dunlin_base::{Instant, Message, MessageExtra};
+use dunlin_base::{Message, MessageExtra};
 
+use super::message::rest_as_message;
+use super::record::rest_as_record;
 use super::{
-    DecodeError, Reader, decode_message, decode_record, encode_message, encode_record,
-    encode_target, put_blob, put_text, read_target,
+    DecodeError, Reader, encode_message, encode_record, encode_target, put_blob, put_text,
+    read_target,
 };
+use crate::limits::TARGETS_MAX;
 use crate::{InflightState, Seq, SessionKey, StoreOp};
 
 /// Version of a list of operations.
@@ -122,24 +124,36 @@ pub fn encode_op(op: &StoreOp, out: &mut Vec<u8>) {
 
 /// Appends an operation on a packet identifier.
 fn encode_packet(op: &StoreOp, out: &mut Vec<u8>) {
-    let (tag, session, packet_id) = match op {
+    match op {
         StoreOp::PutInflight {
-            session, packet_id, ..
-        } => (PUT_INFLIGHT, session, packet_id),
-        StoreOp::DeleteInflight { session, packet_id } => (DELETE_INFLIGHT, session, packet_id),
-        StoreOp::PutInbound { session, packet_id } => (PUT_INBOUND, session, packet_id),
-        StoreOp::DeleteInbound { session, packet_id } => (DELETE_INBOUND, session, packet_id),
-        _ => return,
-    };
-    head(tag, *session, out);
-    out.extend_from_slice(&packet_id.to_le_bytes());
-    if let StoreOp::PutInflight { seq, state, .. } = op {
-        out.extend_from_slice(&seq.0.to_le_bytes());
-        out.push(match state {
-            InflightState::Published => 0,
-            InflightState::Released => 1,
-        });
+            session,
+            packet_id,
+            seq,
+            state,
+        } => {
+            packet(PUT_INFLIGHT, *session, *packet_id, out);
+            out.extend_from_slice(&seq.0.to_le_bytes());
+            out.push(match state {
+                InflightState::Published => 0,
+                InflightState::Released => 1,
+            });
+        }
+        StoreOp::DeleteInflight { session, packet_id } => {
+            packet(DELETE_INFLIGHT, *session, *packet_id, out);
+        }
+        StoreOp::PutInbound { session, packet_id } => {
+            packet(PUT_INBOUND, *session, *packet_id, out);
+        }
+        StoreOp::DeleteInbound { session, packet_id } => {
+            packet(DELETE_INBOUND, *session, *packet_id, out);
+        }
+        _ => {}
     }
+}
+
+fn packet(tag: u8, session: SessionKey, packet_id: u16, out: &mut Vec<u8>) {
+    head(tag, session, out);
+    out.extend_from_slice(&packet_id.to_le_bytes());
 }
 
 fn head(tag: u8, session: SessionKey, out: &mut Vec<u8>) {
@@ -159,8 +173,9 @@ fn nested(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     }
 }
 
-/// A message with its length, after the time until which it is kept back.
-fn put_message(message: &Message, out: &mut Vec<u8>) {
+/// Appends all of a message: with its length, after the time until which it is kept
+/// back.
+pub fn put_message(message: &Message, out: &mut Vec<u8>) {
     let kept_back = message.extra.as_ref().and_then(|extra| extra.deliver_at);
     out.push(u8::from(kept_back.is_some()));
     if let Some(at) = kept_back {
@@ -169,20 +184,24 @@ fn put_message(message: &Message, out: &mut Vec<u8>) {
     nested(out, |out| encode_message(message, out));
 }
 
-fn read_message(r: &mut Reader<'_>) -> Result<Arc<Message>, DecodeError> {
+/// Reads what [`put_message`] wrote.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn read_message(r: &mut Reader<'_>) -> Result<Message, DecodeError> {
     let kept_back = match r.u8()? {
         0 => None,
-        1 => Some(Instant::from_micros(r.u64()?)),
+        1 => Some(r.instant()?),
         _ => return Err(DecodeError::BadNumber),
     };
-    let mut message = decode_message(r.blob()?)?;
+    let mut message = rest_as_message(r.nested()?)?;
     if kept_back.is_some() {
         let extra = message
             .extra
             .get_or_insert_with(|| Box::new(MessageExtra::default()));
         extra.deliver_at = kept_back;
     }
-    Ok(Arc::new(message))
+    Ok(message)
 }
 
 /// Reads one operation.
@@ -194,7 +213,10 @@ pub fn decode_op(r: &mut Reader<'_>) -> Result<StoreOp, DecodeError> {
     Ok(match tag {
         ENQUEUE => {
             let seq = Seq(r.u64()?);
-            let count = r.u32()?;
+            let count = r.u32()? as usize;
+            if count > TARGETS_MAX {
+                return Err(DecodeError::BadNumber);
+            }
             let mut targets = Vec::new();
             for _ in 0..count {
                 targets.push(read_target(r)?);
@@ -202,16 +224,16 @@ pub fn decode_op(r: &mut Reader<'_>) -> Result<StoreOp, DecodeError> {
             StoreOp::Enqueue {
                 seq,
                 targets,
-                message: read_message(r)?,
+                message: Arc::new(read_message(r)?),
             }
         }
         PUT_RETAINED => StoreOp::PutRetained {
-            message: read_message(r)?,
+            message: Arc::new(read_message(r)?),
         },
         DELETE_RETAINED => StoreOp::DeleteRetained { topic: r.text()? },
         PUT_META => StoreOp::PutMeta {
             key: r.text()?,
-            value: Bytes::copy_from_slice(r.blob()?),
+            value: r.bytes()?,
         },
         DELETE_META => StoreOp::DeleteMeta { key: r.text()? },
         PUT_SESSION..=PUT_INBOUND | DELETE_INBOUND => {
@@ -232,7 +254,7 @@ fn decode_of_session(
     Ok(match tag {
         PUT_SESSION => StoreOp::PutSession {
             key,
-            record: decode_record(r.blob()?)?,
+            record: rest_as_record(r.nested()?)?,
         },
         DELETE_SESSION => StoreOp::DeleteSession { key },
         PUT_SUBSCRIPTION => {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use dunlin_base::{Instant, Text};
 
-use super::message::{decode_message, encode_message};
+use super::message::{encode_message, rest_as_message};
 use super::{DecodeError, Reader, put_blob, put_text};
 use crate::{SessionRecord, StoredWill};
 
@@ -22,49 +22,68 @@ const OPTIONS: u8 = 1 << 5;
 
 /// Appends a session record.
 pub fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
+    let SessionRecord {
+        client_id,
+        version: protocol_level,
+        expiry_interval_secs,
+        disconnected_at,
+        will,
+        user_name,
+        owner,
+        options,
+    } = record;
     let mut flags = 0;
-    if record.disconnected_at.is_some() {
+    if disconnected_at.is_some() {
         flags |= DISCONNECTED;
     }
-    if record.user_name.is_some() {
+    if user_name.is_some() {
         flags |= USER_NAME;
     }
-    if !record.owner.is_empty() {
+    if !owner.is_empty() {
         flags |= OWNER;
     }
-    let version = match record.options.is_empty() {
+    let version = match options.is_empty() {
         true => SESSION_VERSION_PLAIN,
         false => SESSION_VERSION,
     };
-    if !record.options.is_empty() {
+    if !options.is_empty() {
         flags |= OPTIONS;
     }
-    if let Some(will) = &record.will {
+    if let Some(will) = will {
         flags |= WILL;
         if will.message_expiry_secs.is_some() {
             flags |= WILL_EXPIRY;
         }
     }
-    out.extend_from_slice(&[version, record.version, flags]);
-    out.extend_from_slice(&record.expiry_interval_secs.to_le_bytes());
-    let at = record.disconnected_at.map_or(0, Instant::as_micros);
+    out.extend_from_slice(&[version, *protocol_level, flags]);
+    out.extend_from_slice(&expiry_interval_secs.to_le_bytes());
+    let at = disconnected_at.map_or(0, Instant::as_micros);
     out.extend_from_slice(&at.to_le_bytes());
-    put_text(out, &record.client_id);
-    if let Some(name) = &record.user_name {
+    put_text(out, client_id);
+    if let Some(name) = user_name {
         put_text(out, name);
     }
-    if !record.owner.is_empty() {
-        put_text(out, &record.owner);
+    if !owner.is_empty() {
+        put_text(out, owner);
     }
-    if !record.options.is_empty() {
-        put_blob(out, &record.options);
+    if !options.is_empty() {
+        put_blob(out, options);
     }
-    if let Some(will) = &record.will {
-        out.extend_from_slice(&will.delay_secs.to_le_bytes());
-        let expiry = will.message_expiry_secs.unwrap_or(0);
-        out.extend_from_slice(&expiry.to_le_bytes());
-        encode_message(&will.message, out);
+    if let Some(will) = will {
+        encode_will(will, out);
     }
+}
+
+fn encode_will(will: &StoredWill, out: &mut Vec<u8>) {
+    let StoredWill {
+        message,
+        delay_secs,
+        message_expiry_secs,
+    } = will;
+    out.extend_from_slice(&delay_secs.to_le_bytes());
+    let expiry = message_expiry_secs.unwrap_or(0);
+    out.extend_from_slice(&expiry.to_le_bytes());
+    encode_message(message, out);
 }
 
 /// Reads a session record that takes all of `bytes`.
@@ -72,14 +91,18 @@ pub fn encode_record(record: &SessionRecord, out: &mut Vec<u8>) {
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> {
-    let mut r = Reader::new(bytes);
+    rest_as_record(Reader::new(bytes))
+}
+
+/// Reads a session record that takes all that is left.
+pub(super) fn rest_as_record(mut r: Reader<'_>) -> Result<SessionRecord, DecodeError> {
     if !(1..=SESSION_VERSION).contains(&r.u8()?) {
         return Err(DecodeError::Version);
     }
     let version = r.u8()?;
     let flags = r.u8()?;
     let expiry_interval_secs = r.u32()?;
-    let at = Instant::from_micros(r.u64()?);
+    let at = r.instant()?;
     let client_id = r.text()?;
     let user_name = if flags & USER_NAME != 0 {
         Some(r.text()?)
@@ -99,7 +122,7 @@ pub fn decode_record(bytes: &[u8]) -> Result<SessionRecord, DecodeError> {
         let delay_secs = r.u32()?;
         let expiry = r.u32()?;
         Some(StoredWill {
-            message: decode_message(r.rest())?,
+            message: rest_as_message(r)?,
             delay_secs,
             message_expiry_secs: (flags & WILL_EXPIRY != 0).then_some(expiry),
         })

@@ -2,8 +2,6 @@
 
 use alloc::vec::Vec;
 
-use dunlin_base::Instant;
-
 use super::{DecodeError, RETAIN, Reader, decode_qos, put_blob, put_text};
 use crate::{SessionKey, Target};
 
@@ -25,49 +23,52 @@ const ADDED: u8 = 1 << 1;
 
 /// Appends one target.
 pub fn encode_target(target: &Target, out: &mut Vec<u8>) {
-    let mut flags = target.qos as u8;
-    if target.retain {
-        flags |= RETAIN;
-    }
-    if !target.identifiers.is_empty() {
-        flags |= IDENTIFIERS;
-    }
-    if target.shared.is_some() {
-        flags |= SHARED;
-    }
-    if target.failed > 0 {
-        flags |= FAILED;
-    }
-    if target.priority.is_some() {
-        flags |= LEVEL;
-    }
+    let Target {
+        session,
+        qos,
+        retain,
+        identifiers,
+        shared,
+        failed,
+        priority,
+        not_before,
+        added,
+    } = target;
     let more = more_of(target);
-    if more != 0 {
-        flags |= MORE;
+    let mut flags = *qos as u8;
+    for (flag, set) in [
+        (RETAIN, *retain),
+        (IDENTIFIERS, !identifiers.is_empty()),
+        (SHARED, shared.is_some()),
+        (FAILED, *failed > 0),
+        (LEVEL, priority.is_some()),
+        (MORE, more != 0),
+    ] {
+        flags |= if set { flag } else { 0 };
     }
-    out.extend_from_slice(&target.session.0.to_le_bytes());
+    out.extend_from_slice(&session.0.to_le_bytes());
     out.push(flags);
-    if !target.identifiers.is_empty() {
-        let count = u32::try_from(target.identifiers.len()).unwrap_or(u32::MAX);
+    if !identifiers.is_empty() {
+        let count = u32::try_from(identifiers.len()).unwrap_or(u32::MAX);
         out.extend_from_slice(&count.to_le_bytes());
-        for identifier in &target.identifiers {
+        for identifier in identifiers {
             out.extend_from_slice(&identifier.to_le_bytes());
         }
     }
-    if let Some(shared) = &target.shared {
+    if let Some(shared) = shared {
         put_text(out, shared);
     }
-    if target.failed > 0 {
-        out.extend_from_slice(&target.failed.to_le_bytes());
+    if *failed > 0 {
+        out.extend_from_slice(&failed.to_le_bytes());
     }
-    out.extend(target.priority);
+    out.extend(*priority);
     if more != 0 {
         out.push(more);
     }
-    if let Some(at) = target.not_before {
+    if let Some(at) = not_before {
         out.extend_from_slice(&at.as_micros().to_le_bytes());
     }
-    if let Some(added) = &target.added {
+    if let Some(added) = added {
         put_blob(out, added);
     }
 }
@@ -128,7 +129,7 @@ pub fn read_target(r: &mut Reader<'_>) -> Result<Target, DecodeError> {
     }
     let more = if flags & MORE != 0 { r.u8()? } else { 0 };
     if more & NOT_BEFORE != 0 {
-        target.not_before = Some(Instant::from_micros(r.u64()?));
+        target.not_before = Some(r.instant()?);
     }
     if more & ADDED != 0 {
         target.added = Some(r.blob()?.into());
