@@ -77,6 +77,7 @@ mod topics;
 mod translate;
 mod wants;
 
+pub use between::codec as bus;
 pub use bridges::{BRIDGE_PREFIX, Bounds, BridgeSession, Bridges, is_bridge_name};
 pub use config::{
     ClientLimits, Config, LinkRedirect, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull,

@@ -1,6 +1,5 @@
 //! What consumers and subscriptions want of the messages of a node.
 
-#[cfg(feature = "amqp")]
 use alloc::sync::Arc;
 use core::num::NonZeroU64;
 
@@ -19,8 +18,8 @@ pub(crate) struct Wants {
     /// Whose messages it does not want.
     #[cfg(feature = "amqp")]
     not_of: Option<NonZeroU64>,
-    /// In the form that is kept.
-    len: usize,
+    /// The form that is kept.
+    kept: Arc<[u8]>,
 }
 
 /// Filters from an encoded map of them.
@@ -47,13 +46,23 @@ impl Wants {
             let wants = Self {
                 filters: Arc::new(filters),
                 not_of,
-                len: kept.len(),
+                kept: kept.into(),
             };
             let wants_all = !wants.filters.needs_subject() && not_of.is_none();
             (!wants_all).then_some(wants)
         }
         #[cfg(not(feature = "amqp"))]
         None
+    }
+
+    /// The form that is kept, and the client as a sender, if its own messages are not
+    /// wanted: what [`Wants::parse`] reads it from.
+    pub(crate) fn parts(&self) -> (&[u8], Option<NonZeroU64>) {
+        #[cfg(feature = "amqp")]
+        let not_of = self.not_of;
+        #[cfg(not(feature = "amqp"))]
+        let not_of = None;
+        (&self.kept, not_of)
     }
 
     /// Whether a message is wanted, and the steps that it took to know.
@@ -76,7 +85,7 @@ impl Wants {
     }
 
     /// Bytes that it takes, about.
-    pub(crate) const fn bytes(&self) -> usize {
-        WANTS_FACTOR * self.len
+    pub(crate) fn bytes(&self) -> usize {
+        WANTS_FACTOR * self.kept.len()
     }
 }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use dunlin_base::transport::Peer;
 use dunlin_base::{ConnId, Instant, ShardId, StreamId};
-use dunlin_broker::BusMessage;
 use dunlin_broker::auth::AuthAnswer;
+use dunlin_broker::bus::Addressed;
 use dunlin_store::{Request, StoreDone};
 
 use crate::link::{ToClient, ToServer};
@@ -16,6 +16,15 @@ use crate::random::Random;
 
 /// When the world begins. Not zero, so that nothing depends on that.
 pub(crate) const BEGIN: Instant = Instant::from_micros(1_000_000_000_000);
+
+/// What shards say to each other, on its way.
+#[derive(Debug)]
+pub(crate) enum Crossing {
+    /// As within a process.
+    Value(Addressed),
+    /// As between machines: a batch, and when it was sent.
+    Bytes(Bytes, Instant),
+}
 
 /// What will happen.
 #[derive(Debug)]
@@ -25,11 +34,7 @@ pub(crate) enum Happening {
     Lost(ConnId),
     Sent(ConnId, StreamId, usize),
     Blocked(ConnId, StreamId, usize),
-    Bus {
-        from: ShardId,
-        to: usize,
-        message: BusMessage,
-    },
+    Bus(Crossing),
     Store(usize, Request),
     Stored(usize, StoreDone),
     Auth(usize, ConnId, AuthAnswer),

@@ -61,6 +61,9 @@ pub struct Setup {
     pub acl: Option<String>,
     /// A server decides on topics that no rule is about.
     pub asks: Option<WhenDown>,
+    /// What shards say to each other goes as bytes, as between machines. Within a process
+    /// it does not, and shards share what they say.
+    pub bus_of_bytes: bool,
 }
 
 impl Setup {
@@ -82,6 +85,7 @@ impl Setup {
             users: &[],
             acl: None,
             asks: None,
+            bus_of_bytes: true,
         }
     }
 }

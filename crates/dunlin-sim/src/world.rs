@@ -1,6 +1,7 @@
 //! The world: shards, links, bus, store and clock, moved by one queue of
 //! events in order of time.
 
+mod bus;
 mod clients;
 
 pub use clients::{channel_of, open_as, open_at};
@@ -257,10 +258,7 @@ impl World {
             Happening::Blocked(conn, stream, bytes) => {
                 self.event(conn, NetEventKind::StreamBlocked { stream, bytes });
             }
-            Happening::Bus { from, to, message } => {
-                self.trace.note(self.agenda.now, 3, to as u64, &[]);
-                self.input(to, Input::Bus { from, message });
-            }
+            Happening::Bus(crossing) => bus::crossed(self, crossing),
             Happening::Store(index, request) => {
                 let done = self.disk.handle(&request);
                 self.trace.line(self.agenda.now, || {
@@ -375,14 +373,7 @@ impl World {
         while let Some(output) = self.shards[index].poll_output() {
             match output {
                 Output::Net(command) => self.command(index, command),
-                Output::Bus { to, message } => {
-                    let to = usize::from(to.0);
-                    let at = self.agenda.soon(self.setup.pace.bus);
-                    let at = at.max(self.inbox[to]);
-                    self.inbox[to] = at;
-                    let from = ShardId(index as u16);
-                    self.agenda.at(at, Happening::Bus { from, to, message });
-                }
+                Output::Bus { to, message } => bus::cross(self, index, to, message),
                 Output::Move { conn, to, unread } => self.detach(conn, to, unread),
                 Output::Store(request) => {
                     let pace = self.setup.pace;

@@ -1,3 +1,4 @@
-//! Between shards: what they send each other.
+//! Between shards: what they send each other, and its form as bytes.
 
 pub(crate) mod bus;
+pub mod codec;

@@ -7,7 +7,8 @@
 //!
 //! A packet without a topic alias goes as it came; others are written as one of
 //! MQTT 5.0.
-//! The bytes stay within the process; both sides are this file.
+//! Both sides are this file. Where the other shard is of another process, the buffer goes
+//! there as it is ([`crate::bus`]): an entry of another form is another kind of message.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
@@ -50,10 +51,8 @@ pub(crate) fn take<'a>(bytes: &mut &'a [u8]) -> Option<(Option<u64>, Publish<'a>
     let (token, rest) = bytes.split_first_chunk::<TOKEN_BYTES>()?;
     let token = u64::from_le_bytes(*token);
     let (version, rest) = rest.split_first()?;
-    let version = match *version == version_byte(Version::V5) {
-        true => Version::V5,
-        false => Version::V311,
-    };
+    let mut versions = [Version::V311, Version::V5].into_iter();
+    let version = versions.find(|it| version_byte(*it) == *version)?;
     let len = peek(rest, u32::MAX).ok()??.total_len;
     let (packet, rest) = rest.split_at_checked(len)?;
     *bytes = rest;

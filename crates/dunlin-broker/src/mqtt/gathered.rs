@@ -15,4 +15,6 @@ pub(crate) fn handle_messages(own: &mut Owners, from: ShardId, messages: &[u8]) 
         let mut source = Source::new(Form::of_packet(&packet, None).into(), None, own.now);
         publish::handle_message(own, from, token, &mut source);
     }
+    // Shards write nothing else.
+    own.stats.internal_errors += u64::from(!rest.is_empty());
 }

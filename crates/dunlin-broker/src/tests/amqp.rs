@@ -22,6 +22,7 @@ use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
 use dunlin_store::{Batch, MemoryStore, Request, StoreDone, StoreError};
 
 use crate::auth::{Anonymous, AuthAnswer, AuthPolicy, AuthRequest, Others, Partial};
+use crate::bus::{self, Addressed};
 use crate::config::{ClientLimits, Config, SysTopics};
 use crate::control::values::{self as control, Reply};
 use crate::io::{self, Input, Output};
@@ -121,9 +122,15 @@ impl World {
     pub(super) fn carry(&mut self, at: usize, output: Output) {
         match output {
             Output::Bus { to, message } => {
-                let from = ShardId(at as u16);
-                let message = Input::Bus { from, message };
-                self.shards[usize::from(to.0)].handle(NOW, message);
+                // As bytes, as between machines.
+                let mut batch = Vec::new();
+                bus::begin(NOW, &mut batch);
+                bus::encode(ShardId(at as u16), to, &message, &mut batch).expect("within limits");
+                for addressed in bus::Batch::open(batch.into(), NOW).expect("a batch") {
+                    let Addressed { from, to, message } = addressed.expect("a message");
+                    let message = Input::Bus { from, message };
+                    self.shards[usize::from(to.0)].handle(NOW, message);
+                }
             }
             Output::Store(Request::Write(batch)) => match &mut self.held {
                 Some(held) => held.push((at, batch)),

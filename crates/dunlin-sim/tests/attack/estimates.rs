@@ -31,6 +31,8 @@ fn compare(wrong: &mut Vec<String>, shards: u16, what: &str, fill: impl Fn(&mut 
     let mut setup = Setup::new(shards, 5);
     setup.transport = Transport::Tcp;
     setup.config.durable = false;
+    // Shards of a process share retained messages.
+    setup.bus_of_bytes = false;
     let mut script = Script::new(setup);
     send(&mut script, "a", "CONNECT a clean");
     let before = (memory::held(), counted(&script));

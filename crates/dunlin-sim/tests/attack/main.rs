@@ -10,6 +10,7 @@
 #![allow(clippy::print_stdout, reason = "a long run says how far it came")]
 
 mod amqp;
+mod bus;
 mod estimates;
 mod memory;
 mod pace;

@@ -1,0 +1,15 @@
+//! Limits of bus messages as bytes, the same for who writes and who reads them.
+
+/// Most bytes of one message: twice the largest packet of MQTT, which with what goes
+/// with it is the largest that a front lets in.
+pub const MESSAGE_BYTES_MAX: usize = 512 * 1024 * 1024;
+
+/// Longest text: of names, addresses, filters, rules and causes.
+pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most elements of one list.
+pub const LIST_MAX: usize = 1 << 20;
+
+/// Bytes of memory that a list may take for each byte of it, besides what its elements
+/// own: more elements than that cannot be in the bytes.
+pub const LIST_MEMORY_FACTOR_MAX: usize = 16;
