@@ -4,8 +4,8 @@ use core::fmt;
 use core::time::Duration;
 use std::path::PathBuf;
 
+use crate::connect::{Servers, without_users};
 use crate::limits::{COMPACT_BYTES, PATIENCE};
-use crate::url::Server;
 
 /// How a store is run.
 #[derive(Clone)]
@@ -59,6 +59,14 @@ impl NatsConfig {
         }
     }
 
+    pub(crate) fn servers<'a>(&'a self, urls: &'a [String]) -> Servers<'a> {
+        Servers {
+            urls,
+            tls_ca: self.tls_ca.as_deref(),
+            patience: self.patience,
+        }
+    }
+
     pub(crate) fn stream(&self) -> String {
         format!("{}-p-{}", self.prefix, self.partition)
     }
@@ -77,14 +85,9 @@ impl NatsConfig {
 
 impl fmt::Debug for NatsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |urls: &[String]| {
-            urls.iter()
-                .map(|url| Server::of(url).url)
-                .collect::<Vec<_>>()
-        };
         f.debug_struct("NatsConfig")
-            .field("urls", &shown(&self.urls))
-            .field("system_urls", &shown(&self.system_urls))
+            .field("urls", &without_users(&self.urls))
+            .field("system_urls", &without_users(&self.system_urls))
             .field("unsynced_accepted", &self.unsynced_accepted)
             .field("own_only", &self.own_only)
             .field("prefix", &self.prefix)

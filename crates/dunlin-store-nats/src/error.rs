@@ -4,6 +4,7 @@ use dunlin_base::Text;
 use dunlin_store::StoreError;
 
 use crate::chain::LogError;
+use crate::connect::ConnectError;
 use crate::version::ServerVersion;
 
 /// Why a store cannot be opened.
@@ -11,8 +12,8 @@ use crate::version::ServerVersion;
 #[non_exhaustive]
 pub enum OpenError {
     /// No server answers.
-    #[error("NATS cannot be reached: {0}")]
-    Connect(String),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// The server is older than what was tested.
     #[error("NATS {found} is too old: {} is needed", ServerVersion::LEAST)]
     OldServer {

@@ -13,13 +13,14 @@
 //! that before anything more is acknowledged.
 //!
 //! This crate knows requests and answers of `dunlin-store`; no protocol of clients, no
-//! broker. Nothing outside it names async-nats.
+//! broker. Nothing but it and `dunlin-bus`, which connects by its means, names async-nats.
 #![doc = include_str!("../../../docs/book/src/cluster-log.md")]
 #![forbid(unsafe_code)]
 
 mod api;
 mod chain;
 mod config;
+mod connect;
 mod copy;
 mod ended;
 mod error;
@@ -41,6 +42,7 @@ mod version;
 
 pub use chain::LogError;
 pub use config::NatsConfig;
+pub use connect::{ConnectError, Servers, connect, without_users};
 pub use error::{GaveUp, OpenError};
 pub use position::POSITION;
 pub use record::{OVERHEAD_BYTES, RecordError, VERSION};

@@ -1,7 +1,7 @@
 //! Opening: the server is looked at, the stream is taken over, and the copy is brought
 //! up to the claim.
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
+use async_nats::Client;
 use dunlin_store::{Batch, Recovered};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -9,15 +9,15 @@ use tokio::time::{Instant, sleep};
 use crate::api::{Api, AskError, StreamInfo, insist};
 use crate::chain::{Body, Chain, Found, LogError};
 use crate::config::NatsConfig;
+use crate::connect::connect;
 use crate::copy::Copy;
 use crate::error::OpenError;
-use crate::limits::{ANSWER_WAIT, CONNECT_AGAIN};
+use crate::limits::CONNECT_AGAIN;
 use crate::mine::Mine;
 use crate::position::Position;
 use crate::reading::{self, ReadError, claim, read_until};
 use crate::record::{self, Kind};
 use crate::server;
-use crate::url::Server;
 
 /// How often an epoch is chosen again, because another owner had a newer one.
 const TRIES_MAX: usize = 8;
@@ -45,7 +45,7 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
             why: "its prefix has other characters than letters, digits, - and _".to_owned(),
         });
     }
-    let client = connect(config, &config.urls).await?;
+    let client = connect(&config.servers(&config.urls)).await?;
     server::check(&client)?;
     let system = match config.system_urls.is_empty() {
         _ if config.unsynced_accepted => None,
@@ -53,7 +53,7 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
             let why = "no URL of the system account is named".to_owned();
             return Err(OpenError::SyncUnknown(why));
         }
-        false => Some(connect(config, &config.system_urls).await?),
+        false => Some(connect(&config.servers(&config.system_urls)).await?),
     };
     let api = Api {
         client,
@@ -85,55 +85,6 @@ pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), Open
     let taken = take_over(&api, config, owner, info, &mut mine).await?;
     let (owned, recovered) = read(api, config, copy, recovered, owner, taken).await?;
     Ok((Owned { asked, ..owned }, recovered))
-}
-
-/// Connects as the user of the first URL that has one, when a server is there.
-async fn connect(config: &NatsConfig, urls: &[String]) -> Result<Client, OpenError> {
-    let wrong = |error: std::io::Error| OpenError::Connect(error.to_string());
-    let named: Vec<Server> = urls.iter().map(|url| Server::of(url)).collect();
-    // Without users and passwords: the client logs its addresses.
-    let servers: Result<Vec<ServerAddr>, _> =
-        named.iter().map(|server| server.url.parse()).collect();
-    let servers = servers.map_err(wrong)?;
-    let mut options = ConnectOptions::new()
-        .name("dunlin")
-        .event_callback(|event| async move {
-            match event {
-                Event::Connected | Event::Disconnected => tracing::info!("NATS: {event}"),
-                // One for each attempt to connect again.
-                other => tracing::debug!("NATS: {other}"),
-            }
-        })
-        .connection_timeout(ANSWER_WAIT)
-        .request_timeout(Some(ANSWER_WAIT))
-        // A server says where others are, but not that they are to be reached by TLS.
-        .ignore_discovered_servers()
-        .require_tls(servers.iter().any(ServerAddr::tls_required));
-    if let Some(file) = &config.tls_ca {
-        options = options.add_root_certificates(file.clone());
-    }
-    if let Some((user, password)) = named.into_iter().find_map(|server| server.user) {
-        options = options.user_and_password(user, password);
-    }
-    let until = Instant::now() + config.patience;
-    let mut said = false;
-    loop {
-        let error = match options.clone().connect(&servers[..]).await {
-            Ok(client) => return Ok(client),
-            Err(error) => error,
-        };
-        let passes = matches!(
-            error.kind(),
-            ConnectErrorKind::Dns | ConnectErrorKind::Io | ConnectErrorKind::TimedOut
-        );
-        if !passes || Instant::now() >= until {
-            return Err(OpenError::Connect(error.to_string()));
-        }
-        if !core::mem::replace(&mut said, true) {
-            tracing::warn!("NATS cannot be reached: {error}; trying again");
-        }
-        sleep(CONNECT_AGAIN).await;
-    }
 }
 
 /// Whether the servers of a stream sync, as far as they answer; most have to.

@@ -20,7 +20,8 @@ impl ServerVersion {
     };
 
     /// What a server says that it is, such as `2.15.2`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.trim_start_matches('v').split('.');
         let major = numbers.next()?.parse().ok()?;
         let minor = numbers.next()?.parse().ok()?;
