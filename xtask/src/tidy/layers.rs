@@ -107,6 +107,7 @@ const TABLE: &[Layer] = &[
         "dunlin-store-nats",
         &["dunlin-base", "dunlin-store", "dunlin-store-redb"],
     ),
+    layer(4, "dunlin-bus", &["dunlin-base", "dunlin-store-nats"]),
     layer(
         4,
         "dunlin-sim",
@@ -172,6 +173,7 @@ const TABLE: &[Layer] = &[
             "dunlin-router",
             "dunlin-store",
             "dunlin-broker",
+            "dunlin-bus",
             "dunlin-net",
             "dunlin-store-nats",
             "dunlin-store-redb",
@@ -219,7 +221,7 @@ const CONFINED: &[Confined] = &[
     },
     Confined {
         name: "async-nats",
-        to: &["dunlin-store-nats"],
+        to: &["dunlin-store-nats", "dunlin-bus"],
     },
     Confined {
         name: "smoltcp",
