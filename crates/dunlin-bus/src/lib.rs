@@ -29,6 +29,12 @@
 //! died is found out sooner: the others, whose links to it fell silent and who see it renew
 //! nothing, end its entry, by compare-and-set, which a renewal in between defeats.
 //!
+//! **How threads use it.** `on_event` puts each event into the mailboxes of the threads that it
+//! is for; a batch for several of them is cloned. A thread has the [`Peer`] of each node from
+//! `Linked` to `Lost`, encodes what a turn of its loop has for a node into one buffer, and
+//! [sends](Peer::send) it at the end of the turn; before it reads from clients it asks
+//! [`Peer::is_full`]. It drops a batch when it has done what that says.
+//!
 //! ```no_run
 //! use dunlin_bus::{About, Bus, Config, Event};
 //!

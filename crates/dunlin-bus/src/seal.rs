@@ -1,6 +1,6 @@
 //! Encryption of a link's messages with AES-256-GCM. The nonce is the number of the message
 //! in its direction, so that none is used twice with a key. Every
-//! [`REKEY_PACKETS`](crate::limits::REKEY_PACKETS) messages the next key is derived.
+//! [`REKEY_PACKETS`] messages the next key is derived.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
