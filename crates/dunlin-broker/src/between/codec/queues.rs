@@ -117,7 +117,7 @@ growing! {
 variants! {
     Call {
         1 = Attach(attach),
-        2 = Make { address, user },
+        2 = Make { address, user, token },
         3 = Credit { place, limit, drain },
         4 = Want { place, sent },
         5 = Outcome { place, key, outcome, annotations, answer },
