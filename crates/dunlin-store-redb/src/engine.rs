@@ -188,6 +188,18 @@ impl Engine {
         }
     }
 
+    /// Everything as of the last commit, as [`Engine::open`] finds it, and how many rows
+    /// cannot be read. Does not look at pages that have no row.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn recovered(&mut self) -> Result<(Recovered, u64), StoreError> {
+        match tables::scan(&self.up()?.db) {
+            Ok((_, recovered, bad)) => Ok((recovered, bad.count)),
+            Err(fault) => Err(self.fail(&fault)),
+        }
+    }
+
     /// A view of everything as of the last commit.
     ///
     /// # Errors
