@@ -4,6 +4,8 @@
 use core::time::Duration;
 
 use async_nats::{Client, RequestErrorKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
@@ -14,6 +16,9 @@ use crate::limits::{ANSWER_WAIT, READ_BYTES_MAX, READ_RECORDS_MAX};
 
 /// No such stream.
 const NOT_FOUND: u64 = 10_059;
+
+/// No such message.
+const NO_MESSAGE: u64 = 10_037;
 
 /// Status of the message that ends a list of messages.
 const END_OF_LIST: u16 = 204;
@@ -174,8 +179,7 @@ impl Api {
             "allow_direct": true,
             "deny_delete": true,
         });
-        let answer = self.ask("CREATE", &question).await?;
-        Ok(StreamInfo::new(&answer))
+        self.make(&question).await
     }
 
     /// Lets the stream listen to this subject and to no other.
@@ -184,8 +188,18 @@ impl Api {
         info: &StreamInfo,
         subject: &str,
     ) -> Result<StreamInfo, AskError> {
+        self.change(info, "subjects", json!([subject])).await
+    }
+
+    /// Changes one value of the configuration.
+    pub(crate) async fn change(
+        &self,
+        info: &StreamInfo,
+        name: &str,
+        value: Value,
+    ) -> Result<StreamInfo, AskError> {
         let mut question = info.config.clone();
-        question["subjects"] = json!([subject]);
+        question[name] = value;
         let answer = self.ask("UPDATE", &question).await?;
         Ok(StreamInfo::new(&answer))
     }
@@ -193,6 +207,28 @@ impl Api {
     /// Deletes all messages before this one.
     pub(crate) async fn purge_before(&self, seq: u64) -> Result<(), AskError> {
         self.ask("PURGE", &json!({ "seq": seq })).await.map(drop)
+    }
+
+    /// Makes a stream.
+    pub(crate) async fn make(&self, config: &Value) -> Result<StreamInfo, AskError> {
+        let answer = self.ask("CREATE", config).await?;
+        Ok(StreamInfo::new(&answer))
+    }
+
+    /// The newest message of a subject, as the leader of the stream knows it.
+    pub(crate) async fn newest(&self, subject: &str) -> Result<Option<Stored>, AskError> {
+        let question = json!({ "last_by_subj": subject });
+        let answer = match self.ask("MSG.GET", &question).await {
+            Err(AskError::Refused(error)) if error.err_code == NO_MESSAGE => return Ok(None),
+            answer => answer?,
+        };
+        let message = &answer["message"];
+        let unreadable = |why: &str| AskError::Unreadable(why.to_owned());
+        let seq = message["seq"].as_u64();
+        let seq = seq.ok_or_else(|| unreadable("no sequence number"))?;
+        let data = message["data"].as_str().unwrap_or_default();
+        let data = BASE64.decode(data).map_err(|_| unreadable("no base64"))?;
+        Ok(Some((seq, data.into())))
     }
 
     /// Messages from this one on, in order; one at least, unless there is none.

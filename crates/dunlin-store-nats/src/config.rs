@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use crate::connect::{Servers, without_users};
-use crate::limits::{COMPACT_BYTES, PATIENCE};
+use crate::limits::{COMPACT_BYTES, LEASE, LEASE_PARTS, PATIENCE};
 
 /// How a store is run.
 #[derive(Clone)]
@@ -35,6 +35,8 @@ pub struct NatsConfig {
     pub copy: PathBuf,
     /// How long a server may not answer before the owner gives up.
     pub patience: Duration,
+    /// How long a lease holds after it was renewed last: the same for all who may have it.
+    pub lease: Duration,
     /// Bytes that a log may grow by before what is live is written again and the rest
     /// deleted; it grows by twice what is live in any case.
     pub compact_bytes: u64,
@@ -55,6 +57,7 @@ impl NatsConfig {
             tls_ca: None,
             copy,
             patience: PATIENCE,
+            lease: LEASE,
             compact_bytes: COMPACT_BYTES,
         }
     }
@@ -73,6 +76,21 @@ impl NatsConfig {
 
     pub(crate) fn subject(&self, epoch: u64, owner: u64) -> String {
         format!("{}.p.{}.{epoch}-{owner:016x}", self.prefix, self.partition)
+    }
+
+    /// The bucket of the leases of all partitions.
+    pub(crate) fn bucket(&self) -> String {
+        format!("{}-lease", self.prefix)
+    }
+
+    /// How often a lease is renewed.
+    pub(crate) fn renew_every(&self) -> Duration {
+        self.lease / LEASE_PARTS
+    }
+
+    /// The subject of the lease of this one.
+    pub(crate) fn lease_subject(&self) -> String {
+        format!("$KV.{}.p-{}", self.bucket(), self.partition)
     }
 
     /// The epoch in a subject of this partition.
@@ -96,6 +114,7 @@ impl fmt::Debug for NatsConfig {
             .field("tls_ca", &self.tls_ca)
             .field("copy", &self.copy)
             .field("patience", &self.patience)
+            .field("lease", &self.lease)
             .field("compact_bytes", &self.compact_bytes)
             .finish()
     }

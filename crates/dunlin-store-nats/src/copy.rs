@@ -39,14 +39,7 @@ impl Copy {
             }
             opened => opened?,
         };
-        let mut position = None;
-        recovered.meta.retain(|(key, value)| {
-            let other = key.as_str() != POSITION;
-            if !other {
-                position = Position::decode(value);
-            }
-            other
-        });
+        let position = take_position(&mut recovered);
         let path = path.to_owned();
         let copy = Self {
             path,
@@ -56,8 +49,14 @@ impl Copy {
         Ok((copy, recovered))
     }
 
-    /// Opens it again, to see what is in it now.
-    pub(crate) fn reopen(self) -> Result<(Self, Recovered), OpenError> {
+    /// What is in it now.
+    pub(crate) fn read(mut self) -> Result<(Self, Recovered), OpenError> {
+        let (mut recovered, damaged) = self.engine.recovered().map_err(OpenError::CopyFailed)?;
+        if damaged == 0 {
+            take_position(&mut recovered);
+            return Ok((self, recovered));
+        }
+        // Opening it says what is damaged.
         let path = self.path.clone();
         drop(self);
         Self::open(&path)
@@ -103,6 +102,19 @@ impl Copy {
         }
         Ok(())
     }
+}
+
+/// Takes what is the copy's own out of what was found in it.
+fn take_position(recovered: &mut Recovered) -> Option<Position> {
+    let mut position = None;
+    recovered.meta.retain(|(key, value)| {
+        let other = key.as_str() != POSITION;
+        if !other {
+            position = Position::decode(value);
+        }
+        other
+    });
+    position
 }
 
 /// Removes a copy. What is beside its file goes with it.

@@ -12,6 +12,10 @@
 //! uncertain what became of a record, the owner writes another claim and reads up to
 //! that before anything more is acknowledged.
 //!
+//! A lease in a key-value bucket says who should own the log, so that a standby, which
+//! follows the log into a copy of its own, takes it over when nothing renews the lease. Who
+//! owns it is said by the log alone.
+//!
 //! This crate knows requests and answers of `dunlin-store`; no protocol of clients, no
 //! broker. Nothing but it and `dunlin-bus`, which connects by its means, names async-nats.
 #![doc = include_str!("../../../docs/book/src/cluster-log.md")]
@@ -24,17 +28,23 @@ mod connect;
 mod copy;
 mod ended;
 mod error;
+mod holder;
+mod lease;
 pub mod limits;
 mod live;
 mod log;
 mod look;
 mod mine;
 mod position;
+mod reach;
 mod reading;
 mod record;
 mod recover;
+mod role;
 mod server;
 mod settle;
+mod standby;
+mod standing;
 mod store;
 mod submit;
 mod url;
@@ -46,6 +56,8 @@ pub use connect::{ConnectError, Servers, connect, without_users};
 pub use error::{GaveUp, OpenError};
 pub use position::POSITION;
 pub use record::{OVERHEAD_BYTES, RecordError, VERSION};
+pub use role::{LogMetrics, LogRole};
+pub use standby::{NatsStandby, Outcome};
 pub use store::NatsStore;
 pub use submit::Submitter;
 pub use version::ServerVersion;

@@ -83,3 +83,42 @@ pub const LIVE_BYTES: usize = 256 * 1024;
 
 /// Groups of live operations that wait to be sent.
 pub const LIVE_GROUPS_MAX: usize = 2;
+
+/// Default of [`NatsConfig::lease`](crate::NatsConfig::lease).
+pub const LEASE: Duration = Duration::from_secs(3);
+
+/// A lease is renewed so many times in the time for which it holds. For one part of that it
+/// has to be gone before another takes it: an owner whose bucket has had no leader for longer
+/// than the lease holds renews it first.
+pub const LEASE_PARTS: u32 = 3;
+
+/// How often a lease of another is looked at.
+pub const LEASE_LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// How often it is looked at, when it is being given back: the servers may not have agreed on
+/// that yet.
+pub const LEASE_HINTED_EVERY: Duration = Duration::from_millis(10);
+
+/// How often at most, for each time.
+pub const LEASE_HINTED_LOOKS: u32 = 50;
+
+/// Between two questions about a lease, when there was no answer.
+pub const LEASE_AGAIN: Duration = Duration::from_millis(250);
+
+/// How long an answer about a lease is waited for.
+pub const LEASE_ANSWER_WAIT: Duration = Duration::from_secs(1);
+
+/// How often a lease is read and written again at once, when the server refuses to write it.
+pub const LEASE_TRIES_MAX: usize = 4;
+
+/// How often a standby looks for records, when it has all that there were.
+pub const TAIL_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a standby asks how long the log is.
+pub const TAIL_LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often in a row a standby reads the log again that it cannot read on, before it ends.
+pub const REREADS_MAX: u32 = 5;
+
+/// Between two of these.
+pub const REREAD_AFTER: Duration = Duration::from_secs(1);

@@ -21,6 +21,7 @@ use crate::chain::{Chain, Place};
 use crate::config::NatsConfig;
 use crate::copy::{CopyThread, Work};
 use crate::error::GaveUp;
+use crate::holder::Lease;
 use crate::limits::{
     ACK_WAIT, BATCH_BYTES_MAX, COMPACT_FACTOR, GROUP_BYTES, GROUP_OPS, IN_FLIGHT_BYTES_MAX,
     IN_FLIGHT_MAX, LIVE_GROUPS_MAX, QUEUE_MAX, RECORD_BYTES_MAX, WINDOW,
@@ -31,7 +32,9 @@ use crate::position::Position;
 use crate::reading::{EXPECTED, PubAck};
 use crate::record::{self, BEGIN, END, FIRST, Head, Kind, LAST};
 use crate::recover::Owned;
+use crate::role::LogMetrics;
 use crate::server;
+use crate::store::Orders;
 use crate::submit::{Charge, Command, OnDone, Pending, check, cost};
 
 /// A stream refused a record that was not the next.
@@ -156,7 +159,22 @@ pub(crate) struct Log {
     look: Look,
     asked: Option<oneshot::Receiver<String>>,
     metrics: Arc<StoreMetrics>,
+    title: Title,
     closing: bool,
+}
+
+/// What says to others that this is the owner.
+struct Title {
+    lease: Lease,
+    role: Arc<LogMetrics>,
+}
+
+impl Title {
+    /// It is another's turn.
+    fn give_back(&mut self) {
+        self.role.set_owner(false);
+        self.lease.release();
+    }
 }
 
 impl Log {
@@ -164,8 +182,10 @@ impl Log {
         owned: Owned,
         config: &NatsConfig,
         (inbox, replies): (String, Subscriber),
-        (commands, metrics): (Receiver<Command>, Arc<StoreMetrics>),
+        (orders, role): (Orders, Arc<LogMetrics>),
     ) -> Result<Self, crate::OpenError> {
+        role.set_lease(owned.lease.held());
+        role.set_owner(true);
         let chain = owned.chain;
         let last = Place {
             seq: chain.next.saturating_sub(1),
@@ -189,7 +209,7 @@ impl Log {
             inbox,
             replies,
             next_reply: 0,
-            commands,
+            commands: orders.commands,
             copy: CopyThread::start(owned.copy)?,
             length: Length {
                 grown: owned.bytes,
@@ -200,7 +220,11 @@ impl Log {
             },
             look: Look::new(),
             asked: owned.asked,
-            metrics,
+            metrics: orders.metrics,
+            title: Title {
+                lease: owned.lease,
+                role,
+            },
             closing: false,
         })
     }
@@ -210,7 +234,7 @@ impl Log {
         let cause = loop {
             match self.turn().await {
                 Ok(true) => {}
-                Ok(false) => return,
+                Ok(false) => return self.title.give_back(),
                 Err(Stop::GaveUp(cause)) => break cause,
                 Err(Stop::Uncertain(why)) => {
                     tracing::warn!(stream = self.api.stream, "the log: {why}; asking for it");
@@ -228,6 +252,7 @@ impl Log {
         self.metrics.note_given_up();
         gave_up(cause);
         self.fail_all(&error);
+        self.title.give_back();
         while let Some(command) = self.commands.recv().await {
             match command {
                 Command::Request(pending) => {
@@ -296,6 +321,8 @@ impl Log {
             chunk = next_chunk(&mut self.length.chunks), if writes => {
                 self.write_again(chunk).await?;
             }
+            // The log says whether that is so; it is asked at once.
+            () = self.title.lease.lost() => self.look.soon(),
             server = server::unsynced(&mut self.asked) => {
                 return Err(GaveUp::Unsynced { server }.into());
             }

@@ -44,6 +44,11 @@ impl Look {
         self.own = true;
     }
 
+    /// There is a reason to look.
+    pub(crate) fn soon(&mut self) {
+        self.next = Instant::now();
+    }
+
     /// Whether the stream is this owner's has to be asked, or is being asked.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         !self.own || self.asking.is_some() || self.next <= now

@@ -1,23 +1,20 @@
 //! Opening: the server is looked at, the stream is taken over, and the copy is brought
 //! up to the claim.
 
-use async_nats::Client;
 use dunlin_store::{Batch, Recovered};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
 
-use crate::api::{Api, AskError, StreamInfo, insist};
+use crate::api::{Api, StreamInfo, insist};
 use crate::chain::{Body, Chain, Found, LogError};
 use crate::config::NatsConfig;
-use crate::connect::connect;
 use crate::copy::Copy;
 use crate::error::OpenError;
-use crate::limits::CONNECT_AGAIN;
+use crate::holder::{Lease, Want};
 use crate::mine::Mine;
 use crate::position::Position;
+use crate::reach::{Reached, check_stream, refused, stream};
 use crate::reading::{self, ReadError, claim, read_until};
 use crate::record::{self, Kind};
-use crate::server;
 
 /// How often an epoch is chosen again, because another owner had a newer one.
 const TRIES_MAX: usize = 8;
@@ -34,138 +31,58 @@ pub(crate) struct Owned {
     pub(crate) bytes: u64,
     /// Servers are asked again and again whether they sync.
     pub(crate) asked: Option<oneshot::Receiver<String>>,
+    pub(crate) lease: Lease,
 }
 
 /// Connects, takes the partition over and reads it.
 pub(crate) async fn open(config: &NatsConfig) -> Result<(Owned, Recovered), OpenError> {
-    let usable = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if config.prefix.is_empty() || !config.prefix.chars().all(usable) {
-        return Err(OpenError::Stream {
-            stream: config.stream(),
-            why: "its prefix has other characters than letters, digits, - and _".to_owned(),
-        });
-    }
-    let client = connect(&config.servers(&config.urls)).await?;
-    server::check(&client)?;
-    let system = match config.system_urls.is_empty() {
-        _ if config.unsynced_accepted => None,
-        true => {
-            let why = "no URL of the system account is named".to_owned();
-            return Err(OpenError::SyncUnknown(why));
-        }
-        false => Some(connect(&config.servers(&config.system_urls)).await?),
-    };
-    let api = Api {
-        client,
-        stream: config.stream(),
-    };
+    let reached = Reached::connect(config).await?;
     let (copy, recovered) = Copy::open(&config.copy)?;
-    let owner = getrandom::u64().map_err(|error| OpenError::Server(error.to_string()))?;
-    let info = stream(&api, config, &copy, owner).await?;
-    check_stream(config, &api, &info)?;
+    let owner = random_owner()?;
+    let info = stream(&reached.api, config, &copy, owner).await?;
+    check_stream(config, &reached.api, &info)?;
     let mut mine = Mine::load(&config.copy).map_err(OpenError::Owner)?;
     // An empty one has no owner yet.
     if config.own_only && info.last > 0 && !mine.has(info.subject()) {
         return Err(OpenError::TakenOver);
     }
-    let mut asked = None;
-    if let Some(system) = system {
-        let silent = most_sync(config, &system, &info.servers).await?;
-        if !silent.is_empty() {
-            tracing::warn!(?silent, "NATS servers that do not say whether they sync");
-        }
-        let servers = info.servers.clone();
-        asked = Some(server::keep_asking(
-            api.clone(),
-            system,
-            servers,
-            !silent.is_empty(),
-        ));
-    }
+    let asked = reached.ask_for_sync(config, &info).await?;
+    // Before the log, so that no standby takes the log from here.
+    let lease = Lease::start(config.clone(), owner, Want::Now)?;
+    lease.held_soon().await;
+    let api = reached.api;
     let taken = take_over(&api, config, owner, info, &mut mine).await?;
-    let (owned, recovered) = read(api, config, copy, recovered, owner, taken).await?;
-    Ok((Owned { asked, ..owned }, recovered))
-}
-
-/// Whether the servers of a stream sync, as far as they answer; most have to.
-async fn most_sync(
-    config: &NatsConfig,
-    system: &Client,
-    servers: &[String],
-) -> Result<Vec<String>, OpenError> {
-    let until = Instant::now() + config.patience;
-    loop {
-        let found = server::syncing(system, servers).await;
-        match found.and_then(|found| server::all_sync(&found, servers)) {
-            Err(OpenError::SyncUnknown(why)) if Instant::now() < until => {
-                tracing::warn!("whether the NATS servers sync: {why}; asking again");
-                sleep(CONNECT_AGAIN).await;
-            }
-            answer => return answer,
-        }
-    }
-}
-
-fn refused(error: &AskError) -> OpenError {
-    OpenError::Server(error.to_string())
-}
-
-/// The stream, made if there is none.
-async fn stream(
-    api: &Api,
-    config: &NatsConfig,
-    copy: &Copy,
-    owner: u64,
-) -> Result<StreamInfo, OpenError> {
-    match insist(config.patience, || api.info()).await {
-        Err(error) if error.is_not_found() => {}
-        answer => return answer.map_err(|error| refused(&error)),
-    }
-    if let Some(position) = &copy.position {
-        let known = position.place.number;
-        return Err(LogError::Lost { known, last: 0 }.into());
-    }
-    let subject = config.subject(1, owner);
-    let made = insist(config.patience, || api.create(&subject, config.replicas)).await;
-    made.map_err(|error| refused(&error))
-}
-
-/// Whether a stream keeps everything, on disk, as often as it has to.
-fn check_stream(config: &NatsConfig, api: &Api, info: &StreamInfo) -> Result<(), OpenError> {
-    let number = |name: &str| info.config[name].as_i64().unwrap_or_default();
-    let replicas = i64::try_from(config.replicas).unwrap_or(i64::MAX);
-    let why = if info.text("storage") != "file" {
-        "it is not kept in files"
-    } else if number("num_replicas").max(1) != replicas {
-        "it has another number of replicas than is configured"
-    } else if info.text("retention") != "limits" || number("max_age") != 0 {
-        "it deletes messages by itself"
-    } else if info.text("discard") != "new" && (number("max_msgs") > 0 || number("max_bytes") > 0) {
-        "it deletes old messages when it is full"
-    } else if info.config["allow_direct"] != true {
-        "its messages cannot be read directly"
-    } else if info.subject().and_then(|s| config.epoch_in(s)).is_none() {
-        "it does not listen to one subject of this partition"
-    } else {
-        return Ok(());
+    lease.serves();
+    let (read, recovered) = read(&api, config, copy, recovered, &taken).await?;
+    let owned = Owned {
+        api,
+        subject: taken.subject,
+        owner,
+        chain: read.chain,
+        copy: read.copy,
+        bytes: taken.info.bytes,
+        asked,
+        lease,
     };
-    Err(OpenError::Stream {
-        stream: api.stream.clone(),
-        why: why.to_owned(),
-    })
+    Ok((owned, recovered))
+}
+
+/// The number of one owner, which no other has.
+pub(crate) fn random_owner() -> Result<u64, OpenError> {
+    getrandom::u64().map_err(|error| OpenError::Server(error.to_string()))
 }
 
 /// A stream that listens to the subject of this owner.
-struct Taken {
-    info: StreamInfo,
-    subject: String,
+pub(crate) struct Taken {
+    pub(crate) info: StreamInfo,
+    pub(crate) subject: String,
     /// Sequence number of the claim.
-    claim: u64,
+    pub(crate) claim: u64,
     epoch: u64,
 }
 
 /// Lets the stream listen to this owner alone, and writes the claim.
-async fn take_over(
+pub(crate) async fn take_over(
     api: &Api,
     config: &NatsConfig,
     owner: u64,
@@ -205,53 +122,116 @@ async fn take_over(
     Err(OpenError::TakenOver)
 }
 
+/// The part of a log that is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// No copy knows this message, or a later one.
+    pub(crate) unknown: u64,
+}
+
+impl Extent {
+    /// All that is there.
+    pub(crate) const fn of(info: &StreamInfo) -> Self {
+        Self {
+            first: info.first,
+            last: info.last,
+            unknown: info.last + 1,
+        }
+    }
+}
+
+impl Taken {
+    pub(crate) const fn extent(&self) -> Extent {
+        Extent {
+            first: self.info.first,
+            last: self.claim,
+            unknown: self.claim,
+        }
+    }
+}
+
+/// A copy, and how far the log was read into it.
+pub(crate) struct Read {
+    pub(crate) chain: Chain,
+    pub(crate) copy: Copy,
+    /// It is another one than it was.
+    pub(crate) changed: bool,
+}
+
+/// Brings the copy up to the end of a part of the log.
+pub(crate) async fn bring_up(
+    api: &Api,
+    config: &NatsConfig,
+    copy: Copy,
+    extent: Extent,
+) -> Result<Read, OpenError> {
+    let known = copy.position.clone();
+    let fits = match &known {
+        Some(position) if !copy.is_damaged() => fits(api, config, position, extent).await?,
+        _ => false,
+    };
+    if let (true, Some(position)) = (fits, &known) {
+        let chain = Chain::after(position.place, position.epoch, position.term);
+        let mut filling = Filling::new(copy, 0);
+        let chain = filling.fill(api, config, chain, extent.last).await?;
+        return Ok(Read {
+            chain,
+            copy: filling.copy,
+            changed: filling.changed,
+        });
+    }
+    if known.is_some() {
+        tracing::warn!(
+            stream = api.stream,
+            "the copy does not fit the log: read again"
+        );
+    }
+    let (chain, copy) = rebuild(api, config, copy, known, extent).await?;
+    Ok(Read {
+        chain,
+        copy,
+        changed: true,
+    })
+}
+
 /// Brings the copy up to the claim.
 async fn read(
-    api: Api,
+    api: &Api,
     config: &NatsConfig,
     copy: Copy,
     recovered: Recovered,
-    owner: u64,
-    taken: Taken,
-) -> Result<(Owned, Recovered), OpenError> {
-    let known = copy.position.clone();
-    let fits = match &known {
-        Some(position) if !copy.is_damaged() => fits(&api, config, position, &taken).await?,
-        _ => false,
-    };
-    let (chain, copy, changed) = if let (true, Some(position)) = (fits, &known) {
-        let chain = Chain::after(position.place, position.epoch, position.term);
-        let mut filling = Filling::new(copy, 0);
-        let chain = filling.fill(&api, config, chain, taken.claim).await?;
-        (chain, filling.copy, filling.changed)
-    } else {
-        if known.is_some() {
-            tracing::warn!(
-                stream = api.stream,
-                "the copy does not fit the log: read again"
-            );
-        }
-        let (chain, copy) = rebuild(&api, config, copy, known, &taken).await?;
-        (chain, copy, true)
-    };
+    taken: &Taken,
+) -> Result<(Read, Recovered), OpenError> {
+    let read = bring_up(api, config, copy, taken.extent()).await?;
+    finish(read, Some(recovered), taken)
+}
+
+/// What is in a copy that is up to the claim. `recovered`: what was in it before.
+pub(crate) fn finish(
+    read: Read,
+    recovered: Option<Recovered>,
+    taken: &Taken,
+) -> Result<(Read, Recovered), OpenError> {
+    let Read {
+        chain,
+        copy,
+        changed,
+    } = read;
     if (chain.epoch, chain.term) != (taken.epoch, 0) {
         return Err(OpenError::TakenOver);
     }
-    let (copy, recovered) = if changed {
-        copy.reopen()?
-    } else {
-        (copy, recovered)
+    let (copy, recovered) = match recovered {
+        Some(recovered) if !changed => (copy, recovered),
+        _ => copy.read()?,
     };
-    let owned = Owned {
-        bytes: taken.info.bytes,
-        asked: None,
-        subject: taken.subject,
-        api,
-        owner,
+    let read = Read {
         chain,
         copy,
+        changed,
     };
-    Ok((owned, recovered))
+    Ok((read, recovered))
 }
 
 /// Whether the log has the record up to which a copy is.
@@ -259,19 +239,19 @@ async fn fits(
     api: &Api,
     config: &NatsConfig,
     position: &Position,
-    taken: &Taken,
+    extent: Extent,
 ) -> Result<bool, OpenError> {
     let place = position.place;
-    if place.seq >= taken.claim {
+    if place.seq >= extent.unknown {
         return Err(LogError::Lost {
             known: place.number,
-            last: taken.claim.saturating_sub(1),
+            last: extent.unknown.saturating_sub(1),
         }
         .into());
     }
-    if place.seq < taken.info.first {
+    if place.seq < extent.first {
         // All after it is there, and the first of that names it.
-        return Ok(place.seq + 1 == taken.info.first);
+        return Ok(place.seq + 1 == extent.first);
     }
     let messages = insist(config.patience, || api.read(place.seq)).await;
     let messages = messages.map_err(|error| refused(&error))?;
@@ -294,9 +274,9 @@ struct LiveSet {
 async fn survey(
     api: &Api,
     config: &NatsConfig,
-    taken: &Taken,
+    extent: Extent,
 ) -> Result<(Chain, Option<LiveSet>), OpenError> {
-    let mut chain = Chain::from_first(taken.info.first.max(1));
+    let mut chain = Chain::from_first(extent.first.max(1));
     let mut first = None;
     let mut open: Option<LiveSet> = None;
     let mut live = None;
@@ -321,7 +301,7 @@ async fn survey(
         }
         Ok(())
     };
-    read_until(api, &mut chain, taken.claim, config.patience, see)
+    read_until(api, &mut chain, extent.last, config.patience, see)
         .await
         .map_err(open_error)?;
     let first = first.unwrap_or(1);
@@ -339,9 +319,9 @@ async fn rebuild(
     config: &NatsConfig,
     copy: Copy,
     known: Option<Position>,
-    taken: &Taken,
+    extent: Extent,
 ) -> Result<(Chain, Copy), OpenError> {
-    let (chain, live) = survey(api, config, taken).await?;
+    let (chain, live) = survey(api, config, extent).await?;
     if let Some(known) = known.map(|position| position.place.number)
         && known > chain.last.number
     {
@@ -349,20 +329,18 @@ async fn rebuild(
         return Err(LogError::Lost { known, last }.into());
     }
     let mut filling = Filling::new(copy.empty()?, live.map_or(0, |set| set.base));
-    let begin = || Chain::from_first(taken.info.first.max(1));
+    let begin = || Chain::from_first(extent.first.max(1));
     if live.is_some() {
         filling.live = live;
-        filling.fill(api, config, begin(), taken.claim).await?;
+        filling.fill(api, config, begin(), extent.last).await?;
         filling.live = None;
     }
-    let chain = filling.fill(api, config, begin(), taken.claim).await?;
-    let position = Position {
-        place: chain.last,
-        epoch: chain.epoch,
-        term: chain.term,
-    };
-    let applied = filling.copy.apply(Vec::new(), Some(position));
-    applied.map_err(OpenError::CopyFailed)?;
+    let chain = filling.fill(api, config, begin(), extent.last).await?;
+    // Nothing at all was read from a stream without a message.
+    if let Some(end) = filling.end.take() {
+        let applied = filling.copy.apply(Vec::new(), Some(end));
+        applied.map_err(OpenError::CopyFailed)?;
+    }
     Ok((chain, filling.copy))
 }
 
@@ -382,46 +360,62 @@ fn open_error(error: ReadError<OpenError>) -> OpenError {
 }
 
 /// A copy that takes what is read.
-struct Filling {
-    copy: Copy,
+pub(crate) struct Filling {
+    pub(crate) copy: Copy,
     /// Operations up to this number are in it already.
     base: u64,
     /// Take these, and nothing else.
     live: Option<LiveSet>,
     batches: Vec<Batch>,
     position: Option<Position>,
+    /// Where reading may begin again: not within a body.
+    end: Option<Position>,
     changed: bool,
 }
 
 impl Filling {
-    const fn new(copy: Copy, base: u64) -> Self {
+    pub(crate) const fn new(copy: Copy, base: u64) -> Self {
         Self {
             copy,
             base,
             live: None,
             batches: Vec::new(),
             position: None,
+            end: None,
             changed: false,
         }
     }
 
-    /// Reads up to the claim, and adds what is read answer by answer of the server.
-    async fn fill(
+    /// Reads up to this message, and adds what is read answer by answer of the server.
+    pub(crate) async fn fill(
         &mut self,
         api: &Api,
         config: &NatsConfig,
         mut chain: Chain,
-        claim: u64,
+        until: u64,
     ) -> Result<Chain, OpenError> {
         let take = |found, chain: &Chain, last| {
-            if let Found::Whole(body) = found {
-                self.take(&body, chain)?;
-            }
+            self.see(found, chain)?;
             if last { self.flush() } else { Ok(()) }
         };
-        let read = read_until(api, &mut chain, claim, config.patience, take).await;
+        let read = read_until(api, &mut chain, until, config.patience, take).await;
         read.map_err(open_error)?;
         Ok(chain)
+    }
+
+    /// Takes the next message, as the chain has found it to be.
+    pub(crate) fn see(&mut self, found: Found, chain: &Chain) -> Result<(), OpenError> {
+        match found {
+            Found::Part | Found::Dropped => return Ok(()),
+            Found::Claim(_) => {}
+            Found::Whole(body) => self.take(&body, chain)?,
+        }
+        self.end = Some(Position {
+            place: chain.last,
+            epoch: chain.epoch,
+            term: chain.term,
+        });
+        Ok(())
     }
 
     fn take(&mut self, body: &Body, chain: &Chain) -> Result<(), OpenError> {
@@ -447,7 +441,8 @@ impl Filling {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), OpenError> {
+    /// Adds what was taken to the copy.
+    pub(crate) fn flush(&mut self) -> Result<(), OpenError> {
         if self.batches.is_empty() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 //! serves it.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use dunlin_store::{Recovered, StoreDone, StoreError};
@@ -14,17 +14,19 @@ use crate::ended::Ended;
 use crate::error::{GaveUp, OpenError};
 use crate::limits::QUEUE_MAX;
 use crate::log::Log;
-use crate::recover;
+use crate::recover::{self, Owned};
+use crate::role::LogMetrics;
 use crate::submit::{Command, Submitter, Waiting};
 
 /// A partition that this process owns: its threads. Dropping it closes it.
 #[derive(Debug)]
 pub struct NatsStore {
-    commands: Sender<Command>,
-    thread: Option<JoinHandle<()>>,
-    waiting: Waiting,
-    metrics: Arc<StoreMetrics>,
-    ended: Arc<Ended>,
+    pub(crate) commands: Sender<Command>,
+    pub(crate) thread: Option<JoinHandle<()>>,
+    pub(crate) waiting: Waiting,
+    pub(crate) metrics: Arc<StoreMetrics>,
+    pub(crate) ended: Arc<Ended>,
+    pub(crate) role: Arc<LogMetrics>,
 }
 
 impl NatsStore {
@@ -38,10 +40,16 @@ impl NatsStore {
         let (opened, result) = sync_channel(1);
         let ended = Arc::new(Ended::default());
         let metrics = Arc::new(StoreMetrics::default());
-        let of_thread = (Arc::clone(&ended), Arc::clone(&metrics));
+        let orders = Orders {
+            commands: receiver,
+            ended: Arc::clone(&ended),
+            metrics: Arc::clone(&metrics),
+        };
+        let role = Arc::new(LogMetrics::default());
+        let of_thread = Arc::clone(&role);
         let thread = thread::Builder::new()
             .name("store-log".to_owned())
-            .spawn(move || run(&config, receiver, &opened, of_thread))
+            .spawn(move || run(&config, orders, &opened, of_thread))
             .map_err(OpenError::Thread)?;
         let gone = |_| OpenError::Server("the store's thread has ended".to_owned());
         let recovered = result.recv().map_err(gone).flatten();
@@ -51,6 +59,7 @@ impl NatsStore {
             waiting: Waiting::default(),
             metrics,
             ended,
+            role,
         };
         recovered.map(|recovered| (store, recovered))
     }
@@ -85,6 +94,12 @@ impl NatsStore {
         Arc::clone(&self.metrics)
     }
 
+    /// What it is to the log, and whether it holds the lease.
+    #[must_use]
+    pub fn role(&self) -> Arc<LogMetrics> {
+        Arc::clone(&self.role)
+    }
+
     /// A way to views of what is acknowledged, from any thread that may block.
     #[must_use]
     pub fn snapshots(&self) -> Snapshots {
@@ -97,8 +112,8 @@ impl NatsStore {
         })
     }
 
-    /// Carries out what was submitted and ends. The partition stays this owner's until
-    /// another takes it.
+    /// Carries out what was submitted, gives the lease back and ends. The partition stays
+    /// this owner's until another takes it.
     pub fn close(mut self) {
         self.stop();
     }
@@ -118,14 +133,17 @@ impl Drop for NatsStore {
     }
 }
 
-type Opened = std::sync::mpsc::SyncSender<Result<Recovered, OpenError>>;
+/// Where it is said what opening came to.
+pub(crate) type Opened = SyncSender<Result<Recovered, OpenError>>;
 
-fn run(
-    config: &NatsConfig,
-    commands: Receiver<Command>,
-    opened: &Opened,
-    (ended, metrics): (Arc<Ended>, Arc<StoreMetrics>),
-) {
+/// What an owner's thread is given.
+pub(crate) struct Orders {
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) ended: Arc<Ended>,
+    pub(crate) metrics: Arc<StoreMetrics>,
+}
+
+fn run(config: &NatsConfig, orders: Orders, opened: &Opened, role: Arc<LogMetrics>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -138,26 +156,44 @@ fn run(
         }
     };
     runtime.block_on(async {
-        match begin(config, commands, metrics).await {
-            Ok((log, recovered)) => {
-                let _ = opened.send(Ok(recovered));
-                log.run(|cause| ended.set(cause)).await;
-            }
-            Err(error) => drop(opened.send(Err(error))),
-        }
+        let taken = recover::open(config).await;
+        serve(config, taken, orders, opened, role).await;
     });
+}
+
+/// Says what a take-over came to, and serves what was taken.
+pub(crate) async fn serve(
+    config: &NatsConfig,
+    taken: Result<(Owned, Recovered), OpenError>,
+    orders: Orders,
+    opened: &Opened,
+    role: Arc<LogMetrics>,
+) {
+    let ended = Arc::clone(&orders.ended);
+    let begun = match taken {
+        Ok((owned, recovered)) => begin(config, owned, orders, role)
+            .await
+            .map(|log| (log, recovered)),
+        Err(error) => Err(error),
+    };
+    match begun {
+        Ok((log, recovered)) => {
+            let _ = opened.send(Ok(recovered));
+            log.run(|cause| ended.set(cause)).await;
+        }
+        Err(error) => drop(opened.send(Err(error))),
+    }
 }
 
 async fn begin(
     config: &NatsConfig,
-    commands: Receiver<Command>,
-    metrics: Arc<StoreMetrics>,
-) -> Result<(Log, Recovered), OpenError> {
-    let (owned, recovered) = recover::open(config).await?;
+    owned: Owned,
+    orders: Orders,
+    role: Arc<LogMetrics>,
+) -> Result<Log, OpenError> {
     let client = &owned.api.client;
     let inbox = client.new_inbox();
     let replies = client.subscribe(format!("{inbox}.*")).await;
     let replies = replies.map_err(|error| OpenError::Server(error.to_string()))?;
-    let log = Log::new(owned, config, (inbox, replies), (commands, metrics))?;
-    Ok((log, recovered))
+    Log::new(owned, config, (inbox, replies), (orders, role))
 }

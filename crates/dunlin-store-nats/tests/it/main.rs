@@ -2,8 +2,11 @@
 
 mod conformance;
 mod damage;
+mod lease;
 mod opening;
 mod owners;
 mod replicas;
 mod silence;
+mod standby;
 mod support;
+mod valve;

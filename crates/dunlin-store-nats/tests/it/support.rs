@@ -228,6 +228,10 @@ impl Server {
         format!("nats://{who}@127.0.0.1:{}", self.port)
     }
 
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
+    }
+
     /// A request in the account of the store, and its answer.
     pub(crate) fn ask(&self, subject: &str, question: &Value) -> Value {
         let question = question.to_string();
