@@ -39,10 +39,23 @@ mod linux {
         pub(crate) fn ready(daemon: &Daemon) -> io::Result<Self> {
             let shards = daemon.shard_count();
             let status = format!("{} listeners, {shards} shards", daemon.bound().len());
-            say(&[NotifyState::Ready, NotifyState::Status(&status)]);
+            Self::there(&status, daemon.pulse())
+        }
+
+        /// The broker is a standby. It has no shards that could not answer.
+        ///
+        /// # Errors
+        /// There is no thread for the watchdog.
+        #[cfg(feature = "cluster")]
+        pub(crate) fn standby() -> io::Result<Self> {
+            Self::there("standby", Pulse::new(Vec::new()))
+        }
+
+        fn there(status: &str, pulse: Pulse) -> io::Result<Self> {
+            say(&[NotifyState::Ready, NotifyState::Status(status)]);
             // A time of zero is none.
             let watchdog = match sd_notify::watchdog_enabled().filter(|it| !it.is_zero()) {
-                Some(period) => Some(watch((period / BEATS).max(BEAT_MIN), daemon.pulse())?),
+                Some(period) => Some(watch((period / BEATS).max(BEAT_MIN), pulse)?),
                 None => None,
             };
             Ok(Self { watchdog })
@@ -61,6 +74,11 @@ mod linux {
         /// The broker stops.
         pub(crate) fn stopping(self) {
             say(&[NotifyState::Stopping]);
+            self.end();
+        }
+
+        /// What is to be known comes from another one.
+        pub(crate) fn end(self) {
             if let Some((stop, thread)) = self.watchdog {
                 drop(stop);
                 // It cannot panic.
@@ -117,6 +135,15 @@ mod silent {
             reload()
         }
 
+        #[cfg(feature = "cluster")]
+        #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+        pub(crate) fn standby() -> io::Result<Self> {
+            Ok(Self)
+        }
+
         pub(crate) fn stopping(self) {}
+
+        #[cfg(feature = "cluster")]
+        pub(crate) fn end(self) {}
     }
 }

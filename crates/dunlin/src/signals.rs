@@ -59,21 +59,17 @@ impl Signals {
         }
     }
 
-    /// Calls `action` at the second request to stop, from a thread
-    /// that lives as long as the process.
+    /// Calls `each` with every signal, from a thread, until it is `false`.
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn on_second_stop(
+    pub fn forward(
         mut self,
-        action: impl FnOnce() + Send + 'static,
+        mut each: impl FnMut(Signal) -> bool + Send + 'static,
     ) -> io::Result<JoinHandle<()>> {
         std::thread::Builder::new()
             .name("signals".into())
-            .spawn(move || {
-                while self.wait() == Signal::Reload {}
-                action();
-            })
+            .spawn(move || while each(self.wait()) {})
     }
 }
 
@@ -94,11 +90,15 @@ mod tests {
             raise(number).expect("raised");
             assert_eq!(signals.wait(), want);
         }
-        raise(SIGHUP).expect("raised");
-        raise(SIGTERM).expect("raised");
-        let (sender, called) = std::sync::mpsc::channel();
-        let thread = signals.on_second_stop(move || sender.send(()).expect("waited for"));
-        called.recv().expect("called");
+        let (sender, came) = std::sync::mpsc::channel();
+        let thread = signals.forward(move |signal| {
+            sender.send(signal).expect("waited for");
+            signal == Signal::Reload
+        });
+        for (number, want) in [(SIGHUP, Signal::Reload), (SIGTERM, Signal::Stop)] {
+            raise(number).expect("raised");
+            assert_eq!(came.recv(), Ok(want));
+        }
         thread.expect("spawned").join().expect("ended");
     }
 }

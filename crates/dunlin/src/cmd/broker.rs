@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
@@ -15,7 +16,9 @@ use crate::config::listener::{Anonymous, Kind, Listener, Protocol};
 use crate::config::{Config, EXAMPLE};
 use crate::control::audit::Who;
 use crate::control::values::{Request, Role};
-use crate::daemon::{Bound, Daemon, GivenUp};
+#[cfg(feature = "cluster")]
+use crate::daemon::Standby;
+use crate::daemon::{Bound, Daemon, GivenUp, StartError};
 use crate::service::Service;
 use crate::signals::{self, Signal, Signals};
 
@@ -39,6 +42,10 @@ pub(crate) struct Broker {
     /// processes.
     #[arg(long, value_name = "URL")]
     store: Vec<String>,
+    /// Wait while another broker has the store that is a log, ready to serve when that one
+    /// ends or dies; then serve. As store.nats.take = "free" of the configuration.
+    #[arg(long)]
+    standby: bool,
     /// Override one key of the configuration, as in
     /// --set limits.receive_maximum=100; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -69,39 +76,30 @@ impl Broker {
         crate::log::init(&config.reports.log)?;
         let descriptors = crate::descriptors::raise_limit();
         tracing::debug!(?descriptors, "limit of open files");
-        let mut signals = Signals::new().context("cannot handle signals")?;
+        let signals = Signals::new().context("cannot handle signals")?;
+        let (said, events) = sync_channel(EVENTS_MAX);
+        let to = said.clone();
+        let forwarded = signals.forward(move |signal| to.send(Event::Signal(signal)).is_ok());
+        forwarded.context("cannot handle signals")?;
         // What is opened may be waited for long, and nothing is acknowledged before.
         let starting = signals::exit_while_starting().context("cannot handle signals")?;
-        let daemon = match Daemon::start(config.clone()) {
-            Err(error) if error.is_taken_over() => {
-                tracing::error!("{error}; store.nats.take = \"always\" takes it");
-                return Ok(ExitCode::from(TAKEN_OVER));
-            }
-            started => started?,
+        let mut life = Life {
+            config,
+            said,
+            events,
+            starting,
         };
-        starting.store(false, Ordering::Relaxed);
-        // A broker whose output is not read is still a broker.
-        let _ = announce(&config, &daemon);
-        daemon.plane().when_drained(stop);
-        let end = Arc::new(End::default());
-        let of_store = Arc::clone(&end);
-        daemon.when_given_up(move |cause| of_store.given_up(&cause));
-        let service = Service::ready(&daemon).context("cannot start the watchdog")?;
-        while signals.wait() == Signal::Reload {
-            // The log has what came of it, and the audit log the order.
-            let _ = service.reloading(|| daemon.plane().answer(&by_signal(), &Request::Reload {}));
+        loop {
+            let daemon = match life.start()? {
+                Started::Serves(daemon) => daemon,
+                Started::TakenOver => continue,
+                Started::Ended(code) => return Ok(code),
+            };
+            match life.serve(daemon)? {
+                Some(code) => return Ok(code),
+                None => tracing::info!("another broker has the store: waiting as a standby"),
+            }
         }
-        tracing::info!("stopping");
-        end.begin();
-        service.stopping();
-        let of_signals = Arc::clone(&end);
-        let impatient = signals.on_second_stop(move || {
-            tracing::warn!("stopped before everything was done");
-            std::process::exit(of_signals.impatient().into());
-        });
-        impatient.context("cannot handle signals")?;
-        daemon.shut_down();
-        Ok(end.code())
     }
 
     /// Keys that the command line sets.
@@ -111,7 +109,165 @@ impl Broker {
             let urls: toml::Value = self.store.clone().into();
             all.push(format!("store.nats.urls={urls}"));
         }
+        if self.standby {
+            all.push("store.nats.take=free".to_owned());
+        }
         all
+    }
+}
+
+/// Signals and other events that wait.
+const EVENTS_MAX: usize = 16;
+
+/// What happens to a broker.
+enum Event {
+    Signal(Signal),
+    /// A standby is to serve, or cannot go on.
+    #[cfg(feature = "cluster")]
+    Standby(Result<(), StartError>),
+}
+
+/// What became of a start.
+enum Started {
+    Serves(Daemon),
+    /// Another one took the store over meanwhile.
+    TakenOver,
+    Ended(ExitCode),
+}
+
+/// A broker from its start to its end; as a standby, again and again.
+struct Life {
+    config: Config,
+    /// Where events come from.
+    #[cfg_attr(
+        not(feature = "cluster"),
+        expect(dead_code, reason = "a standby uses it")
+    )]
+    said: SyncSender<Event>,
+    events: Receiver<Event>,
+    /// SIGTERM ends the process at once.
+    starting: Arc<AtomicBool>,
+}
+
+impl Life {
+    /// The next event. There is one at the end.
+    fn next(&self) -> Event {
+        self.events.recv().unwrap_or(Event::Signal(Signal::Stop))
+    }
+
+    /// Starts to serve; a standby, when it is its turn.
+    fn start(&mut self) -> anyhow::Result<Started> {
+        self.starting.store(true, Ordering::Relaxed);
+        let is_standby = self.config.store.nats.is_standby();
+        let started = match is_standby {
+            #[cfg(feature = "cluster")]
+            true => match self.wait()? {
+                Some(started) => started,
+                None => return Ok(Started::Ended(ExitCode::SUCCESS)),
+            },
+            _ => Daemon::start(self.config.clone()),
+        };
+        let daemon = match started {
+            Err(error) if error.is_taken_over() && is_standby => {
+                tracing::warn!("{error}");
+                return Ok(Started::TakenOver);
+            }
+            Err(error) if error.is_taken_over() => {
+                tracing::error!("{error}; store.nats.take = \"always\" takes it");
+                return Ok(Started::Ended(ExitCode::from(TAKEN_OVER)));
+            }
+            started => started?,
+        };
+        self.starting.store(false, Ordering::Relaxed);
+        Ok(Started::Serves(daemon))
+    }
+
+    /// Waits as a standby until it is its turn; `None`: it was stopped.
+    #[cfg(feature = "cluster")]
+    fn wait(&mut self) -> anyhow::Result<Option<Result<Daemon, StartError>>> {
+        let (standby, outcome) = Standby::start(self.config.clone())?;
+        self.starting.store(false, Ordering::Relaxed);
+        // A standby whose output is not read is still a standby.
+        let _ = announce_standby(&self.config, &standby);
+        let service = Service::standby().context("cannot start the watchdog")?;
+        let to = self.said.clone();
+        std::thread::Builder::new()
+            .name("standby".into())
+            .spawn(move || drop(to.send(Event::Standby(outcome.wait()))))
+            .context("cannot wait as a standby")?;
+        loop {
+            match self.next() {
+                Event::Signal(Signal::Reload) => {
+                    tracing::info!("a standby reads its files when it begins to serve");
+                }
+                Event::Signal(Signal::Stop) => {
+                    service.stopping();
+                    return Ok(None);
+                }
+                Event::Standby(outcome) => {
+                    outcome?;
+                    break;
+                }
+            }
+        }
+        tracing::info!("no broker has the store: this standby takes it over");
+        self.starting.store(true, Ordering::Relaxed);
+        let started = standby.serve();
+        service.end();
+        Ok(Some(started))
+    }
+
+    /// Serves until it is stopped, or its store was taken over; `None`: it is a standby
+    /// again.
+    fn serve(&mut self, daemon: Daemon) -> anyhow::Result<Option<ExitCode>> {
+        // A broker whose output is not read is still a broker.
+        let _ = announce(&self.config, &daemon);
+        daemon.plane().when_drained(stop);
+        let end = Arc::new(End::default());
+        let of_store = Arc::clone(&end);
+        daemon.when_given_up(move |cause| of_store.given_up(&cause));
+        let service = Service::ready(&daemon).context("cannot start the watchdog")?;
+        loop {
+            match self.next() {
+                Event::Signal(Signal::Reload) => {
+                    // The log has what came of it, and the audit log the order.
+                    let reload = || daemon.plane().answer(&by_signal(), &Request::Reload {});
+                    let _ = service.reloading(reload);
+                }
+                Event::Signal(Signal::Stop) => break,
+                #[cfg(feature = "cluster")]
+                Event::Standby(_) => {}
+            }
+        }
+        tracing::info!("stopping");
+        end.begin();
+        #[cfg(feature = "cluster")]
+        if self.config.store.nats.is_standby() && end.is_taken_over() {
+            service.end();
+            daemon.shut_down();
+            return Ok(None);
+        }
+        service.stopping();
+        self.end_at_second_stop(Arc::clone(&end))?;
+        daemon.shut_down();
+        Ok(Some(end.code()))
+    }
+
+    /// One that is asked to stop twice ends at once.
+    fn end_at_second_stop(&mut self, end: Arc<End>) -> anyhow::Result<()> {
+        let (_, none) = sync_channel(0);
+        let events = core::mem::replace(&mut self.events, none);
+        let action = move || {
+            while let Ok(event) = events.recv() {
+                if matches!(event, Event::Signal(Signal::Stop)) {
+                    tracing::warn!("stopped before everything was done");
+                    std::process::exit(end.impatient().into());
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("impatient".into());
+        thread.spawn(action).context("cannot handle signals")?;
+        Ok(())
     }
 }
 
@@ -138,6 +294,11 @@ impl End {
             tracing::error!(?cause, "the broker ends, because its store was given up");
             stop();
         }
+    }
+
+    #[cfg(feature = "cluster")]
+    fn is_taken_over(&self) -> bool {
+        self.cause.get() == Some(&GivenUp::TakenOver)
     }
 
     fn code(&self) -> ExitCode {
@@ -180,6 +341,21 @@ const BY_PREFERENCE: [Transport; 4] = [
     Transport::Tcp,
     Transport::Unix,
 ];
+
+/// What a standby is, for people.
+#[cfg(feature = "cluster")]
+fn announce_standby(config: &Config, standby: &Standby) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "dunlin broker {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "  data       {}", config.data_dir.display())?;
+    for url in config.store.nats.shown_urls() {
+        writeln!(out, "  standby    of the log at {url}")?;
+    }
+    if let Some(addr) = standby.metrics() {
+        writeln!(out, "  metrics    http://{addr}/metrics")?;
+    }
+    out.flush()
+}
 
 /// What a person needs to know next.
 fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {

@@ -26,6 +26,12 @@ const PATIENCE_MIN: Duration = Duration::from_secs(5);
 /// Longest `patience`.
 const PATIENCE_MAX: Duration = Duration::from_secs(3600);
 
+/// Shortest `lease`: a renewal a second.
+const LEASE_MIN: Duration = Duration::from_secs(3);
+
+/// Longest `lease`.
+const LEASE_MAX: Duration = Duration::from_secs(600);
+
 /// When a broker that starts takes the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,6 +41,8 @@ pub enum Take {
     Always,
     /// If no other broker took it since this machine had it.
     Own,
+    /// When no broker has it; until then, it is a standby.
+    Free,
 }
 
 /// `[store.nats]`: see the head of the file.
@@ -56,6 +64,8 @@ pub struct Nats {
     pub take: Take,
     /// How long no server may answer before the broker ends.
     pub patience: Span,
+    /// How long the lease of the store holds after it was renewed last.
+    pub lease: Span,
     /// Who signs the servers' certificates; absent: those whom the system believes.
     pub ca: Option<PathBuf>,
 }
@@ -70,6 +80,7 @@ impl Default for Nats {
             accept_unsynced: false,
             take: Take::Always,
             patience: Span::secs(30),
+            lease: Span::secs(3),
             ca: None,
         }
     }
@@ -89,6 +100,12 @@ impl Nats {
     #[must_use]
     pub const fn is_used(&self) -> bool {
         !self.urls.is_empty()
+    }
+
+    /// Whether a broker that starts waits as a standby.
+    #[must_use]
+    pub fn is_standby(&self) -> bool {
+        self.is_used() && self.take == Take::Free
     }
 
     /// The servers, without users and passwords.
@@ -124,6 +141,15 @@ impl Nats {
         if !(PATIENCE_MIN..=PATIENCE_MAX).contains(&self.patience.0) {
             let why = format!("{} is not between 5s and 1h", self.patience);
             return Err(("nats.patience", why));
+        }
+        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease.0) {
+            let why = format!("{} is not between 3s and 10m", self.lease);
+            return Err(("nats.lease", why));
+        }
+        if self.take == Take::Free && !self.is_used() {
+            let why = "a standby (\"free\", or --standby) needs nats.urls: a store that is a file \
+                       is on one machine";
+            return Err(("nats.take", why.into()));
         }
         if self.is_used() && !cfg!(feature = "cluster") {
             let why = "this program was built without the feature `cluster`";
@@ -181,7 +207,13 @@ mod tests {
         };
         assert_eq!(unsynced.check(), Ok(()));
         type Change = fn(&mut Nats);
-        let cases: [(&str, Change); 8] = [
+        let cases: [(&str, Change); 11] = [
+            ("nats.lease", |it| it.lease = Span::secs(2)),
+            ("nats.lease", |it| it.lease = Span::secs(601)),
+            ("nats.take", |it| {
+                it.urls.clear();
+                it.take = Take::Free;
+            }),
             ("nats.urls", |it| it.urls.push("http://u:secret@h".into())),
             ("nats.urls", |it| it.urls.push("nats://u:secret@".into())),
             ("nats.urls", |it| it.urls = vec!["tls://h".into(); 17]),

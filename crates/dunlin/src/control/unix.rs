@@ -46,6 +46,38 @@ const READ_BYTES: usize = 4096;
 /// Pause when no descriptor is left.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What answers.
+pub(crate) trait Answers: core::fmt::Debug + Send + Sync {
+    /// Answers a question, or carries out an order.
+    fn answer(&self, who: &Who, request: &Request) -> Reply;
+
+    /// Writes a copy of the store, until `stopping`.
+    ///
+    /// # Errors
+    /// What `out` says.
+    fn backup(
+        &self,
+        who: &Who,
+        out: BufWriter<&UnixStream>,
+        stopping: &dyn Fn() -> bool,
+    ) -> io::Result<()>;
+}
+
+impl Answers for Plane {
+    fn answer(&self, who: &Who, request: &Request) -> Reply {
+        Self::answer(self, who, request)
+    }
+
+    fn backup(
+        &self,
+        who: &Who,
+        out: BufWriter<&UnixStream>,
+        stopping: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
+        Self::backup(self, who, out, stopping)
+    }
+}
+
 /// The listening socket. Dropping it ends it, and the connections.
 #[derive(Debug)]
 pub(crate) struct Door {
@@ -57,7 +89,7 @@ pub(crate) struct Door {
 /// What the threads share.
 #[derive(Debug)]
 struct Shared {
-    plane: Arc<Plane>,
+    answers: Arc<dyn Answers>,
     stopping: AtomicBool,
     open: Mutex<Vec<Open>>,
 }
@@ -75,10 +107,10 @@ impl Door {
     /// # Errors
     /// What the system says: a path of more than about 100 bytes, or a broker that
     /// listens there, for two.
-    pub(crate) fn open(path: &Path, plane: Arc<Plane>) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, answers: Arc<dyn Answers>) -> io::Result<Self> {
         let socket = Arc::new(UnixSocket::bind(path, ACCESS)?);
         let shared = Arc::new(Shared {
-            plane,
+            answers,
             stopping: AtomicBool::new(false),
             open: Mutex::default(),
         });
@@ -190,9 +222,9 @@ fn serve(client: &UnixStream, shared: &Shared) -> io::Result<()> {
         };
         if request == (Request::Backup {}) {
             let out = BufWriter::new(client);
-            return shared.plane.backup(&who, out, || shared.is_stopping());
+            return shared.answers.backup(&who, out, &|| shared.is_stopping());
         }
-        send(client, &shared.plane.answer(&who, &request))?;
+        send(client, &shared.answers.answer(&who, &request))?;
     }
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use dunlin_store::{Recovered, Request, StoreDone};
 #[cfg(feature = "cluster")]
-use dunlin_store_nats::NatsStore;
+use dunlin_store_nats::{NatsStandby, NatsStore};
 use dunlin_store_redb::{RedbStore, Snapshots, StoreMetrics, SubmitError};
 
 use super::StartError;
 use super::settings;
 use crate::config::Config;
+#[cfg(feature = "cluster")]
+use crate::metrics::LogView;
+use crate::metrics::LogViews;
 
 /// Why a store acknowledges nothing any more: the broker is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,16 @@ pub enum GivenUp {
 
 /// What is done then.
 pub(super) type Then = Box<dyn FnOnce(GivenUp) + Send>;
+
+/// From what a store is opened.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// What the configuration names.
+    Configured,
+    /// What a standby has followed, which takes it over.
+    #[cfg(feature = "cluster")]
+    Standby(NatsStandby),
+}
 
 /// An open store. Dropping it closes it.
 #[derive(Debug)]
@@ -41,21 +54,22 @@ pub(super) enum Kept {
 
 impl Kept {
     /// Opens what the configuration names; `None`: nothing is kept.
-    pub(super) fn open(config: &Config) -> Result<(Option<Self>, Recovered), StartError> {
+    pub(super) fn open(
+        config: &Config,
+        source: Source,
+    ) -> Result<(Option<Self>, Recovered), StartError> {
         let path = config.store_path();
         #[cfg(feature = "cluster")]
+        if let Source::Standby(standby) = source {
+            let (store, recovered) = standby.take_over().map_err(Box::new)?;
+            let store = Box::new(store);
+            return Ok((Some(Self::Log { path, store }), recovered));
+        }
+        #[cfg(not(feature = "cluster"))]
+        let Source::Configured = source;
+        #[cfg(feature = "cluster")]
         if let Some(settings) = settings::log(config) {
-            let file = config.data_dir.join("store.redb");
-            if file.exists() {
-                let file = file.display();
-                tracing::warn!(%file, "the store on this machine is not used");
-            }
-            if settings.unsynced_accepted {
-                tracing::warn!(
-                    "store.nats.accept_unsynced: a power cut may take back what was \
-                     acknowledged; early data is off"
-                );
-            }
+            warn(config, &settings);
             let (store, recovered) = NatsStore::open(settings).map_err(Box::new)?;
             let store = Box::new(store);
             return Ok((Some(Self::Log { path, store }), recovered));
@@ -82,6 +96,15 @@ impl Kept {
             Self::Disk { store, .. } => store.metrics(),
             #[cfg(feature = "cluster")]
             Self::Log { store, .. } => store.metrics(),
+        }
+    }
+
+    /// What this process is to the store, where that is a log.
+    pub(super) fn log(&self) -> Option<LogViews> {
+        match self {
+            Self::Disk { .. } => None,
+            #[cfg(feature = "cluster")]
+            Self::Log { store, .. } => Some(views(store.role())),
         }
     }
 
@@ -117,6 +140,35 @@ impl Kept {
             Self::Log { store, .. } => store.close(),
         }
     }
+}
+
+/// What is to be known of a log before it is used.
+#[cfg(feature = "cluster")]
+pub(super) fn warn(config: &Config, settings: &dunlin_store_nats::NatsConfig) {
+    let file = config.data_dir.join("store.redb");
+    if file.exists() {
+        let file = file.display();
+        tracing::warn!(%file, "the store on this machine is not used");
+    }
+    if settings.unsynced_accepted {
+        tracing::warn!(
+            "store.nats.accept_unsynced: a power cut may take back what was acknowledged; \
+             early data is off"
+        );
+    }
+}
+
+/// What a process is to a log, for metrics.
+#[cfg(feature = "cluster")]
+pub(super) fn views(role: Arc<dunlin_store_nats::LogMetrics>) -> LogViews {
+    Arc::new(move || {
+        let role = role.role();
+        LogView {
+            is_owner: role.is_owner,
+            holds_lease: role.holds_lease,
+            behind: role.behind,
+        }
+    })
 }
 
 /// One way into a store.

@@ -77,6 +77,30 @@ pub(super) fn ask(config: &Config) -> Result<(), StartError> {
     }
 }
 
+/// Listeners that could not listen now, for a broker that does later.
+#[cfg(feature = "cluster")]
+pub(super) fn busy(config: &Config) -> Vec<StartError> {
+    let of = |(index, listener): (usize, &Listener)| {
+        let free = |addr: SocketAddr| {
+            let transport = listener.transport.transport();
+            probe(transport, addr).map_err(|source| StartError::Busy {
+                index,
+                transport: listener.transport.name(),
+                addr,
+                source,
+            })
+        };
+        match listener.transport {
+            Kind::Unix => None,
+            _ => match resolve(index, listener) {
+                Ok(addrs) => addrs.into_iter().find_map(|addr| free(addr).err()),
+                Err(error) => Some(error),
+            },
+        }
+    };
+    config.listener.iter().enumerate().filter_map(of).collect()
+}
+
 /// Binds every listener on every shard.
 pub(super) fn listen(
     config: &Config,

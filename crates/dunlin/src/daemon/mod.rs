@@ -17,6 +17,8 @@ mod memory;
 pub(crate) mod query;
 pub(crate) mod reload;
 pub(crate) mod settings;
+#[cfg(feature = "cluster")]
+mod standby;
 mod threads;
 mod tickets;
 mod worker;
@@ -44,12 +46,12 @@ use crate::control::http::{self, tls::Tls};
 use crate::control::plane::{Plane, Reach};
 use crate::control::tokens::Tokens;
 #[cfg(unix)]
-use crate::control::unix::Door;
+use crate::control::unix::{Answers, Door};
 use crate::metrics::history::{Known, Recording};
 use crate::metrics::{Paths, Readiness, Server, Shards, Sources, Watch};
 use asked::Asked;
 use authenticator::AuthClient;
-use kept::{Kept, Submits};
+use kept::{Kept, Source, Submits};
 use mailbox::{Address, Inbox, Mail, Outbox};
 use memory::Memory;
 use reload::{Reloader, load_access};
@@ -62,6 +64,8 @@ pub use crate::metrics::Pulse;
 pub use error::StartError;
 pub use kept::GivenUp;
 pub use listening::Bound;
+#[cfg(feature = "cluster")]
+pub use standby::{Outcome, Standby};
 pub(crate) use tickets::PREFIX as TICKET_PREFIX;
 
 /// A running broker. Dropping it stops the threads without a farewell; call
@@ -111,6 +115,10 @@ impl Daemon {
     /// # Errors
     /// The first thing that cannot be had; nothing is left behind.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::serve(config, Source::Configured)
+    }
+
+    fn serve(config: Config, source: Source) -> Result<Self, StartError> {
         make_data_dir(&config.data_dir)?;
         let added = Added::load(&config)?;
         let (access, credentials) = load_access(&config, &added)?;
@@ -130,7 +138,7 @@ impl Daemon {
         certificates::log(&config)?;
         listening::ask(&config)?;
         // It ends the broker that has the store, so that what may fail comes before.
-        let (store, recovered) = Kept::open(&config)?;
+        let (store, recovered) = Kept::open(&config, source)?;
         let keeper = match tickets {
             Some(tickets) => tickets.start(store.as_ref(), &recovered, &shards)?,
             None => None,
@@ -290,21 +298,11 @@ impl Daemon {
         Arc::clone(&self.plane)
     }
 
-    /// Listens for `dunlin ctl`. A broker without that is still a broker, unless it was
-    /// asked for by a path.
+    /// Listens for `dunlin ctl`.
     fn open_door(&mut self) -> Result<(), StartError> {
         #[cfg(unix)]
-        if let Some(path) = self.config.control_path() {
-            match Door::open(&path, Arc::clone(&self.plane)) {
-                Ok(door) => self.door = Some(door),
-                Err(source) if self.config.control.socket.is_some() => {
-                    return Err(StartError::Control { path, source });
-                }
-                Err(error) => {
-                    let path = path.display();
-                    tracing::warn!(%error, %path, "no control socket: `dunlin ctl` does not work");
-                }
-            }
+        {
+            self.door = door(&self.config, self.plane())?;
         }
         Ok(())
     }
@@ -347,6 +345,7 @@ impl Daemon {
             plane: Arc::clone(&self.plane),
             threads: self.threads.in_use(),
             store: self.store.as_ref().map(Kept::metrics),
+            log: self.store.as_ref().and_then(Kept::log),
             qlog: self.qlog.clone(),
             ready: Arc::clone(&self.ready),
             hosts: self.config.reports.metrics.hosts.clone(),
@@ -416,6 +415,24 @@ impl Daemon {
         let threads = threads::start(workers, self.config.shard_threads, clock);
         self.threads = threads.map_err(|e| StartError::Loop(e.to_string()))?;
         Ok(())
+    }
+}
+
+/// The socket for `dunlin ctl`, if one is wanted. A broker without that is still a broker,
+/// unless it was asked for by a path.
+#[cfg(unix)]
+fn door(config: &Config, answers: Arc<dyn Answers>) -> Result<Option<Door>, StartError> {
+    let Some(path) = config.control_path() else {
+        return Ok(None);
+    };
+    match Door::open(&path, answers) {
+        Ok(door) => Ok(Some(door)),
+        Err(source) if config.control.socket.is_some() => Err(StartError::Control { path, source }),
+        Err(error) => {
+            let path = path.display();
+            tracing::warn!(%error, %path, "no control socket: `dunlin ctl` does not work");
+            Ok(None)
+        }
     }
 }
 

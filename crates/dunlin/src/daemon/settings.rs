@@ -237,6 +237,7 @@ pub(crate) fn log(config: &Config) -> Option<dunlin_store_nats::NatsConfig> {
         replicas: nats.replicas,
         tls_ca: nats.ca.clone(),
         patience: nats.patience.0,
+        lease: nats.lease.0,
         ..dunlin_store_nats::NatsConfig::new(first, config.store_path())
     })
 }

@@ -6,6 +6,7 @@
 mod connection;
 pub(crate) mod history;
 mod http;
+mod log;
 mod logs;
 #[cfg(all(test, feature = "sink"))]
 mod named;
@@ -15,10 +16,15 @@ mod server;
 mod shards;
 #[cfg(feature = "sink")]
 pub(crate) mod sink;
+#[cfg(feature = "cluster")]
+pub(crate) mod standby;
 pub(crate) mod text;
 mod watch;
 
 pub(crate) use http::decode;
+#[cfg(feature = "cluster")]
+pub(crate) use log::LogView;
+pub(crate) use log::LogViews;
 pub(crate) use ready::Readiness;
 pub(crate) use report::{Paths, SAMPLES_MAX, ShardReport};
 pub(crate) use server::{Server, Sources};

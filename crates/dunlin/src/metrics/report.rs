@@ -400,6 +400,7 @@ mod tests {
         };
         let mut out = metrics(&[report], Some(&store), StdInstant::now());
         super::super::server::shards(&mut out, 1, 1, 1);
+        super::super::log::metrics(&mut out, super::super::log::LogView::default());
         super::super::logs::metrics(&mut out, &QlogTotals::default(), false);
         let bridge = crate::bridge::stats::View {
             name: "cloud".into(),

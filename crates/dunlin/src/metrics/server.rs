@@ -18,10 +18,11 @@ use serde_json::json;
 
 use super::connection::conn_id;
 use super::http::{JSON, Refused, Request, Response, decode};
+use super::log::LogViews;
 use super::ready::Readiness;
 use super::shards::Shards;
 use super::text::{self, Exposition};
-use super::{logs, report};
+use super::{log, logs, report};
 use crate::bridge::{Bridges, stats as bridge};
 use crate::control::audit::Who;
 use crate::control::plane::Plane;
@@ -48,6 +49,8 @@ pub(crate) struct Sources {
     /// How many threads serve them.
     pub(crate) threads: Arc<AtomicUsize>,
     pub(crate) store: Option<Arc<StoreMetrics>>,
+    /// What this broker is to the store, where that is a log.
+    pub(crate) log: Option<LogViews>,
     pub(crate) qlog: Option<Qlog>,
     pub(crate) ready: Arc<Readiness>,
     /// Names of this machine, besides `localhost` and addresses.
@@ -316,6 +319,9 @@ impl Shared {
         let mut out = report::metrics(&reports, sources.store.as_ref(), sources.started);
         let threads = sources.threads.load(Ordering::Relaxed);
         shards(&mut out, self.shards.count(), reports.len(), threads);
+        if let Some(view) = &sources.log {
+            log::metrics(&mut out, view());
+        }
         if let Some(qlog) = &sources.qlog {
             logs::metrics(&mut out, &qlog.totals(), qlog.failure().is_some());
         }

@@ -471,6 +471,18 @@ fn a_recorded_first_flight_delivers_nothing_again() {
 #[cfg(feature = "cluster")]
 #[test]
 fn a_ticket_is_good_at_another_machine_once() {
+    goes_on_at_another_machine(false);
+}
+
+/// The same with a standby, to which the first broker hands over.
+#[cfg(feature = "cluster")]
+#[test]
+fn a_ticket_is_good_at_a_standby_once() {
+    goes_on_at_another_machine(true);
+}
+
+#[cfg(feature = "cluster")]
+fn goes_on_at_another_machine(standby: bool) {
     use crate::nats_server::{Server, Sync};
 
     let Some(server) = Server::start(Sync::Always) else {
@@ -480,18 +492,33 @@ fn a_ticket_is_good_at_another_machine_once() {
         format!("store.nats.system_urls=['{}']", server.url("sys:s")),
         "store.nats.replicas=1".to_owned(),
         format!("store.nats.urls=['{}']", server.url("dl:d")),
+        "store.nats.lease=10m".to_owned(),
+        "store.nats.take=free".to_owned(),
     ];
-    let store = store.each_ref().map(String::as_str);
+    let waits = store.each_ref().map(String::as_str);
+    let store = &waits[..4];
     let rig = Rig::new();
     let mut copy = Vec::new();
-    let first = rig.broker(2, &store);
+    let first = rig.broker(2, store);
     run(async {
         assert_eq!(rig.wake("0").await, None);
         copy = std::fs::read(rig.file()).expect("read");
         assert_eq!(rig.wake("1").await, Some(true));
     });
-    drop(first);
-    let second = rig.broker(1, &store);
+    let second = if standby {
+        let waiting = {
+            let settings = rig.settings();
+            let settings = settings.iter().map(String::as_str);
+            Broker::stand_by(1, &settings.chain(waits).collect::<Vec<_>>())
+        };
+        drop(first);
+        let broker = waiting.serve();
+        rig.relay.lead_to(broker.addr(Transport::Quic));
+        broker
+    } else {
+        drop(first);
+        rig.broker(1, store)
+    };
     run(async {
         let (_client, mut messages) = rig.subscriber(&second).await;
         assert_eq!(rig.wake("2").await, Some(true));

@@ -2,9 +2,10 @@
 //! of shards, goes on where it was killed. Without a server of NATS, each test says so and
 //! passes.
 
+use core::sync::atomic::{AtomicU16, Ordering};
 use core::time::Duration;
-use std::io::Read as _;
-use std::net::TcpStream;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -24,13 +25,15 @@ const A_WHILE: Duration = Duration::from_millis(300);
 pub(crate) struct Broker {
     child: Child,
     port: u16,
-    _dir: tempfile::TempDir,
+    metrics: u16,
+    dir: tempfile::TempDir,
 }
 
 /// The configuration of a broker with this store.
-fn config(dir: &Path, port: u16, shards: u16, store: &str) -> String {
+fn config(dir: &Path, port: u16, metrics: u16, shards: u16, store: &str) -> String {
     format!(
         "data_dir = '{}'\nshards = {shards}\nshard_threads = 'always'\n\
+         [metrics]\naddress = '127.0.0.1:{metrics}'\n\
          [[listener]]\ntransport = 'tcp'\naddress = '127.0.0.1:{port}'\n[store.nats]\n{store}",
         dir.join("data").display(),
     )
@@ -45,11 +48,39 @@ fn store(server: &Server) -> String {
     )
 }
 
+/// With a lease that is not lost, however slow the machine is.
+fn long(store: &str) -> String {
+    format!("{store}lease = '10m'\n")
+}
+
+/// With a lease that is not lost by a machine that is slow for a moment.
+fn short(store: &str) -> String {
+    format!("{store}lease = '9s'\n")
+}
+
+/// The same for a broker that is to be a standby.
+pub(crate) fn standby(store: &str) -> String {
+    format!("{store}take = 'free'\n")
+}
+
+/// A port that the system gives to none by itself, so that a standby may listen there much
+/// later.
+fn late_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed) + (std::process::id() % 500) as u16 * 20;
+        let port = 20_000 + step % 12_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 fn spawn(shards: u16, store: &str, errors: Stdio) -> Broker {
     let dir = tempfile::tempdir().expect("a directory");
-    let port = free_port();
+    let (port, metrics) = (late_port(), late_port());
     let file = dir.path().join("dunlin.toml");
-    let text = config(dir.path(), port, shards, store);
+    let text = config(dir.path(), port, metrics, shards, store);
     std::fs::write(&file, text).expect("written");
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
     command.arg("broker").arg("--config").arg(&file);
@@ -57,7 +88,8 @@ fn spawn(shards: u16, store: &str, errors: Stdio) -> Broker {
     Broker {
         child: child.expect("the broker starts"),
         port,
-        _dir: dir,
+        metrics,
+        dir,
     }
 }
 
@@ -65,14 +97,61 @@ impl Broker {
     /// Starts one, and waits until it listens. It serves when it has the store.
     pub(crate) fn start(shards: u16, store: &str) -> Self {
         let mut broker = spawn(shards, store, Stdio::inherit());
+        broker.wait_for_listener();
+        broker
+    }
+
+    /// Starts one that waits until no other has the store, and waits until it is there.
+    pub(crate) fn stand_by(shards: u16, store: &str) -> Self {
+        let mut broker = spawn(shards, &standby(store), Stdio::inherit());
+        broker.wait_until_standby();
+        broker
+    }
+
+    pub(crate) fn wait_until_standby(&mut self) {
+        self.wait_until("a standby", |it| it.get("/healthz").contains("standby"));
+    }
+
+    /// Waits until it listens for clients.
+    pub(crate) fn wait_for_listener(&mut self) {
+        self.wait_until("listening", |it| {
+            TcpStream::connect(("127.0.0.1", it.port)).is_ok()
+        });
+    }
+
+    fn wait_until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", broker.port)).is_err() {
-            assert!(begin.elapsed() < PATIENCE, "the broker does not listen");
-            let ended = broker.child.try_wait().expect("a child");
+        while !is_so(self) {
+            assert!(begin.elapsed() < PATIENCE, "the broker is not {what}");
+            let ended = self.child.try_wait().expect("a child");
             assert_eq!(ended, None, "the broker ended");
             std::thread::sleep(Duration::from_millis(20));
         }
-        broker
+    }
+
+    /// What it answers to a question over HTTP; nothing: it does not listen.
+    fn get(&self, target: &str) -> String {
+        let mut answer = String::new();
+        if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.metrics)) {
+            let asked = write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            // One that ends meanwhile answers nothing.
+            let _ = asked.and_then(|()| stream.read_to_string(&mut answer));
+        }
+        answer
+    }
+
+    /// What `dunlin ctl` says of it.
+    #[cfg(unix)]
+    fn ctl(&self, command: &str) -> (Option<i32>, String) {
+        let socket = self.dir.path().join("data/control.sock");
+        let said = Command::new(env!("CARGO_BIN_EXE_dunlin"))
+            .args(["ctl", "--socket"])
+            .arg(socket)
+            .arg(command)
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        (said.status.code(), text)
     }
 
     /// `SIGKILL`.
@@ -81,14 +160,14 @@ impl Broker {
         let _ = self.child.wait();
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([name, &id]).status();
         assert!(sent.expect("kill").success());
     }
 
     /// Waits until it has ended by itself.
-    fn end(&mut self) -> ExitStatus {
+    pub(crate) fn end(&mut self) -> ExitStatus {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("a child") {
@@ -283,6 +362,149 @@ fn a_broker_that_was_stopped_meanwhile_ends_when_it_goes_on() {
         assert!(lost.await.is_err());
         assert_eq!(first.end().code(), Some(75));
         assert!(second.take("reader", 0).await.is_empty());
+    });
+}
+
+/// Comes back to an address until a broker listens there.
+pub(crate) async fn come_back(broker: &Broker, id: &str) -> Client {
+    let begin = Instant::now();
+    loop {
+        match broker.client(id).connect().await {
+            Ok((client, _)) => return client,
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A standby serves when the owner was killed, with all that was acknowledged.
+#[test]
+fn a_standby_serves_when_the_owner_is_killed() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let mut first = Broker::start(2, &short(&store(&server)));
+    run(first.leave_session("reader", "q/#"));
+    let mut second = Broker::stand_by(3, &short(&store(&server)));
+    let ready = second.get("/readyz");
+    assert!(
+        ready.contains(" 503 ") && ready.contains("standby"),
+        "{ready}"
+    );
+    assert!(TcpStream::connect(("127.0.0.1", second.port)).is_err());
+    #[cfg(unix)]
+    {
+        let (code, said) = second.ctl("status");
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("standby"), "{said}");
+    }
+    let shows = |broker: &Broker, line: &str| {
+        let text = broker.get("/metrics");
+        assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+    };
+    shows(&first, "dunlin_store_log_owner 1");
+    shows(&second, "dunlin_store_log_owner 0");
+    let gap = run(async {
+        let (writer, _messages) = first.client("writer").connect().await.expect("connected");
+        publish(&writer, "q/x", 1, COUNT).await;
+        first.kill();
+        let begin = Instant::now();
+        let writer = come_back(&second, "another writer").await;
+        publish(&writer, "q/x", COUNT + 1, COUNT + 1).await;
+        let gap = begin.elapsed();
+        publish(&writer, "q/x", COUNT + 2, 2 * COUNT).await;
+        gap
+    });
+    println!("{gap:?} from the kill to the next acknowledgement");
+    let found = run(second.take("reader", 2 * COUNT as usize));
+    assert_numbers(&found, 1, 2 * COUNT);
+    second.wait_until("ready", |it| it.get("/readyz").contains(" 200 "));
+    shows(&second, "dunlin_store_log_owner 1");
+    shows(&second, "dunlin_store_log_lease 1");
+}
+
+/// An owner that is stopped hands over to its standby; and that one, which is stopped in
+/// turn, to the first, which is a standby now.
+#[test]
+fn a_broker_that_is_stopped_hands_over() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let mut first = Broker::start(1, &long(&store(&server)));
+    run(first.leave_session("reader", "q/#"));
+    let mut last = 0;
+    for shards in [2, 1, 3] {
+        let second = Broker::stand_by(shards, &long(&store(&server)));
+        let gap = run(async {
+            let (writer, _messages) = first.client("writer").connect().await.expect("connected");
+            publish(&writer, "q/x", last + 1, last + COUNT).await;
+            last += COUNT;
+            let begin = Instant::now();
+            first.signal("-TERM");
+            let writer = come_back(&second, "another writer").await;
+            publish(&writer, "q/x", last + 1, last + 1).await;
+            last += 1;
+            begin.elapsed()
+        });
+        println!("{gap:?} from SIGTERM to the next acknowledgement");
+        assert_eq!(first.end().code(), Some(0));
+        first = second;
+    }
+    let found = run(first.take("reader", last as usize));
+    assert_numbers(&found, 1, last);
+}
+
+/// A standby that is stopped ends, and nothing else happens.
+#[test]
+fn a_standby_can_be_stopped() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let first = Broker::start(1, &long(&store(&server)));
+    run(first.leave_session("reader", "q/#"));
+    let mut second = Broker::stand_by(1, &long(&store(&server)));
+    second.signal("-HUP");
+    second.signal("-TERM");
+    assert_eq!(second.end().code(), Some(0));
+    run(first.take("reader", 0));
+}
+
+/// One that stood still while its standby took over becomes a standby in turn, and serves
+/// again when the other is killed.
+#[test]
+fn a_broker_that_was_taken_over_becomes_a_standby() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let free = standby(&short(&store(&server)));
+    let mut first = spawn(2, &free, Stdio::inherit());
+    first.wait_for_listener();
+    run(first.leave_session("reader", "q/#"));
+    let mut second = Broker::stand_by(1, &short(&store(&server)));
+    run(async {
+        let (client, _messages) = first.client("writer").connect().await.expect("connected");
+        publish(&client, "q/x", 1, 5).await;
+        first.signal("-STOP");
+        let message = Publish::new("q/x", "lost").qos(QoS::AtLeastOnce);
+        let mut lost = core::pin::pin!(client.publish(message));
+        assert!(tokio::time::timeout(A_WHILE, &mut lost).await.is_err());
+        second.wait_for_listener();
+        let writer = come_back(&second, "another writer").await;
+        publish(&writer, "q/x", 6, 9).await;
+        first.signal("-CONT");
+        // What it took into its hands while it was not the owner is not acknowledged.
+        assert!(lost.await.is_err());
+    });
+    first.wait_until_standby();
+    run(async {
+        let writer = come_back(&second, "another writer").await;
+        publish(&writer, "q/x", 10, 12).await;
+        second.kill();
+        first.wait_for_listener();
+        let writer = come_back(&first, "writer").await;
+        publish(&writer, "q/x", 13, 15).await;
+        let found = first.take("reader", 15).await;
+        assert_numbers(&found, 1, 15);
     });
 }
 

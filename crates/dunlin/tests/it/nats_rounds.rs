@@ -1,6 +1,7 @@
 //! Brokers on three servers of NATS, and kills of the broker, of the stream's leader and of
-//! both: minutes, so only where `DUNLIN_NATS_ROUNDS` says how many. `scripts/cluster/broker.sh`
-//! does.
+//! both; and of the broker with a standby beside it. Minutes, so only where
+//! `DUNLIN_NATS_ROUNDS` or `DUNLIN_NATS_STANDBY_ROUNDS` says how many.
+//! `scripts/cluster/broker.sh` does.
 
 use core::time::Duration;
 use std::io::Write as _;
@@ -8,7 +9,7 @@ use std::time::Instant;
 
 use dunlin_client::{Client, Publish, QoS};
 
-use crate::nats::Broker;
+use crate::nats::{Broker, come_back};
 use crate::nats_server::Server;
 use crate::support::PATIENCE;
 
@@ -102,6 +103,13 @@ async fn round(
     let (more, last) = publish(&second, qos, next + IN_FLIGHT, BEFORE).await;
     acknowledged.extend(more);
     second.disconnect().await;
+    read(broker, qos, &acknowledged, last).await;
+    (gap, acknowledged.len())
+}
+
+/// Reads what was published, numbers up to `last`, and sees that all that was acknowledged is
+/// there.
+async fn read(broker: &Broker, qos: QoS, acknowledged: &[u64], last: u64) {
     let (reader, mut messages) = broker.client("reader").connect().await.expect("connected");
     let mut came = Vec::new();
     while !acknowledged.iter().all(|number| came.contains(number)) {
@@ -125,25 +133,67 @@ async fn round(
     if qos == QoS::ExactlyOnce {
         assert_eq!(once.len(), came.len(), "{came:?}");
     }
+}
+
+/// One round with a standby: the owner is killed, or stopped, and the standby serves.
+async fn round_with_standby(
+    store: &str,
+    broker: &mut Broker,
+    planned: bool,
+    qos: QoS,
+) -> (Duration, usize) {
+    let mut standby = Broker::stand_by(1 + u16::from(planned), store);
+    let first = connected(broker, "writer").await;
+    let (mut acknowledged, next) = publish(&first, qos, 1, BEFORE).await;
+    let begin = Instant::now();
+    if planned {
+        broker.signal("-TERM");
+    } else {
+        broker.kill();
+    }
+    let second = come_back(&standby, "another writer").await;
+    let (more, _) = publish(&second, qos, next, 1).await;
+    let gap = begin.elapsed();
+    acknowledged.extend(more);
+    if planned {
+        assert_eq!(broker.end().code(), Some(0));
+    }
+    core::mem::swap(broker, &mut standby);
+    let (more, last) = publish(&second, qos, next + IN_FLIGHT, BEFORE).await;
+    acknowledged.extend(more);
+    second.disconnect().await;
+    read(broker, qos, &acknowledged, last).await;
     (gap, acknowledged.len())
+}
+
+fn rounds(variable: &str) -> Option<usize> {
+    let rounds = std::env::var(variable).ok();
+    let rounds = rounds.and_then(|rounds| rounds.parse().ok());
+    if rounds.is_none() {
+        say(&format!(
+            "skipped: rounds: {variable} is not set, scripts/cluster/broker.sh"
+        ));
+    }
+    rounds
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime")
 }
 
 #[test]
 fn brokers_and_leaders_that_are_killed_lose_nothing() {
-    let rounds = std::env::var("DUNLIN_NATS_ROUNDS").ok();
-    let Some(rounds) = rounds.and_then(|rounds| rounds.parse::<usize>().ok()) else {
-        say("skipped: rounds: DUNLIN_NATS_ROUNDS is not set, scripts/cluster/broker.sh");
+    let Some(rounds) = rounds("DUNLIN_NATS_ROUNDS") else {
         return;
     };
     let Some(mut servers) = Server::cluster() else {
         return;
     };
     let mut broker = Broker::start(2, &store(&servers));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    runtime().block_on(async {
         broker.leave_session("reader", "q/#").await;
         for number in 0..rounds {
             let kill = [Kill::Broker, Kill::Leader, Kill::Both][number % 3];
@@ -152,6 +202,31 @@ fn brokers_and_leaders_that_are_killed_lose_nothing() {
             say(&format!(
                 "round {number}: {kill:?} killed, {qos:?}: {acknowledged} acknowledged and \
                  there, {gap:?} from the kill to the next acknowledgement"
+            ));
+        }
+    });
+}
+
+#[test]
+fn standbys_go_on_and_lose_nothing() {
+    let Some(rounds) = rounds("DUNLIN_NATS_STANDBY_ROUNDS") else {
+        return;
+    };
+    let Some(servers) = Server::cluster() else {
+        return;
+    };
+    let store = store(&servers);
+    let mut broker = Broker::start(2, &store);
+    runtime().block_on(async {
+        broker.leave_session("reader", "q/#").await;
+        for number in 0..rounds {
+            let planned = number % 2 == 1;
+            let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][number / 2 % 2];
+            let (gap, acknowledged) = round_with_standby(&store, &mut broker, planned, qos).await;
+            let what = if planned { "stopped" } else { "killed" };
+            say(&format!(
+                "round {number}: owner {what}, {qos:?}: {acknowledged} acknowledged and there, \
+                 {gap:?} until the standby acknowledged"
             ));
         }
     });

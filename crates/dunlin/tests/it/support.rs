@@ -52,9 +52,28 @@ impl Broker {
         broker
     }
 
+    /// One that waits as a standby until another gives the store back, and then serves.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn stand_by(shards: u16, overrides: &[&str]) -> StandingBy {
+        let dir = tempfile::tempdir().expect("a directory");
+        let broker = Self { daemon: None, dir };
+        let config = broker.config(shards, overrides);
+        let (standby, outcome) = dunlin::daemon::Standby::start(config).expect("stands by");
+        StandingBy {
+            broker,
+            standby,
+            outcome,
+        }
+    }
+
     /// Starts (again) on the same data.
     pub(crate) fn start_again(&mut self, shards: u16, overrides: &[&str]) {
         self.stop();
+        let config = self.config(shards, overrides);
+        self.daemon = Some(Daemon::start(config).expect("started"));
+    }
+
+    fn config(&self, shards: u16, overrides: &[&str]) -> Config {
         let file = self.dir.path().join("dunlin.toml");
         std::fs::write(&file, FILE).expect("written");
         // A thread each, so that what they share is used by several.
@@ -65,7 +84,7 @@ impl Broker {
         all.extend(overrides.iter().map(|&s| s.to_owned()));
         let mut config = Config::load(Some(&file), &all).expect("valid");
         config.data_dir = self.dir.path().join("data");
-        self.daemon = Some(Daemon::start(config).expect("started"));
+        config
     }
 
     pub(crate) fn stop(&mut self) {
@@ -141,6 +160,24 @@ impl Broker {
             Some(ca) if transport.is_encrypted() => builder.tls(TlsOptions::new().ca_file(ca)),
             _ => builder,
         }
+    }
+}
+
+/// A standby in this process.
+#[cfg(feature = "cluster")]
+pub(crate) struct StandingBy {
+    broker: Broker,
+    standby: dunlin::daemon::Standby,
+    outcome: dunlin::daemon::Outcome,
+}
+
+#[cfg(feature = "cluster")]
+impl StandingBy {
+    /// Waits for its turn.
+    pub(crate) fn serve(mut self) -> Broker {
+        self.outcome.wait().expect("its turn");
+        self.broker.daemon = Some(self.standby.serve().expect("serves"));
+        self.broker
     }
 }
 

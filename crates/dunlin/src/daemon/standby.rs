@@ -1,0 +1,147 @@
+//! A broker that waits: it follows the log that another broker has for a store, and becomes
+//! the broker that serves when nothing holds the lease of the log any more. It accepts no
+//! clients until then.
+
+use core::net::SocketAddr;
+#[cfg(unix)]
+use std::io::{self, BufWriter};
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
+#[cfg(unix)]
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+
+use dunlin_store_nats::{NatsStandby, OpenError};
+
+use super::kept::{self, Source};
+use super::{Daemon, StartError, listening, make_data_dir, settings};
+use crate::config::Config;
+#[cfg(unix)]
+use crate::control::audit::Who;
+#[cfg(unix)]
+use crate::control::unix::{Answers, Door};
+#[cfg(unix)]
+use crate::control::values::{Code, Failure, Reply, Request};
+use crate::metrics::{LogViews, standby};
+#[cfg(unix)]
+use crate::store::json::Writer;
+
+/// What comes of waiting.
+#[derive(Debug)]
+pub struct Outcome(Receiver<Result<(), OpenError>>);
+
+impl Outcome {
+    /// Waits until the standby is to serve.
+    ///
+    /// # Errors
+    /// It cannot follow the log, or has ended.
+    pub fn wait(&self) -> Result<(), StartError> {
+        let ended = |_| OpenError::Server("the standby has ended".to_owned());
+        let outcome = self.0.recv().map_err(ended).flatten();
+        outcome.map_err(|error| Box::new(error).into())
+    }
+}
+
+/// A broker that waits. Dropping it ends it.
+#[derive(Debug)]
+pub struct Standby {
+    config: Config,
+    store: NatsStandby,
+    metrics: Option<standby::Server>,
+    #[cfg(unix)]
+    door: Option<Door>,
+}
+
+impl Standby {
+    /// Looks at everything that serving needs, and begins to follow the log.
+    ///
+    /// # Errors
+    /// The first thing that cannot be had.
+    pub fn start(config: Config) -> Result<(Self, Outcome), StartError> {
+        make_data_dir(&config.data_dir)?;
+        Daemon::check(&config)?;
+        for error in listening::busy(&config) {
+            tracing::warn!("{error}; it has to be free when this standby is to serve");
+        }
+        let Some(settings) = settings::log(&config) else {
+            let why = "a standby needs a store that is a log".to_owned();
+            return Err(StartError::Loop(why));
+        };
+        kept::warn(&config, &settings);
+        let (store, outcome) = NatsStandby::start(settings).map_err(Box::new)?;
+        let views = kept::views(store.role());
+        let shown = &config.reports.metrics;
+        let metrics = match shown.address {
+            Some(addr) => {
+                let server = standby::Server::start(addr, shown.hosts.clone(), views.clone());
+                Some(server.map_err(|source| StartError::Metrics { addr, source })?)
+            }
+            None => None,
+        };
+        let standby = Self {
+            #[cfg(unix)]
+            door: super::door(&config, std::sync::Arc::new(Refusal(views)))?,
+            config,
+            store,
+            metrics,
+        };
+        Ok((standby, Outcome(outcome)))
+    }
+
+    /// Takes the log over and serves.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`]; the lease is given back then.
+    pub fn serve(self) -> Result<Daemon, StartError> {
+        drop(self.metrics);
+        #[cfg(unix)]
+        drop(self.door);
+        Daemon::serve(self.config, Source::Standby(self.store))
+    }
+
+    /// Where it shows that it is a standby, if it does.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(standby::Server::addr)
+    }
+
+    /// The socket for `dunlin ctl`, if there is one.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn control_socket(&self) -> Option<&Path> {
+        self.door.as_ref().map(Door::path)
+    }
+}
+
+/// What a standby answers to every question and order.
+#[cfg(unix)]
+struct Refusal(LogViews);
+
+#[cfg(unix)]
+impl core::fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Refusal").finish_non_exhaustive()
+    }
+}
+
+#[cfg(unix)]
+impl Refusal {
+    fn why(&self) -> String {
+        let behind = (self.0)().behind;
+        format!(
+            "this broker is a standby and has no clients: another one serves; {behind} records \
+             of its log are not read here yet"
+        )
+    }
+}
+
+#[cfg(unix)]
+impl Answers for Refusal {
+    fn answer(&self, _: &Who, _: &Request) -> Reply {
+        Reply::Failed(Failure::new(Code::Unavailable, self.why()))
+    }
+
+    fn backup(&self, _: &Who, out: BufWriter<&UnixStream>, _: &dyn Fn() -> bool) -> io::Result<()> {
+        Writer::new(out)?.fail(self.why())
+    }
+}
