@@ -341,7 +341,7 @@ impl<K: Key> Keeper<K> {
     }
 
     /// Gives it back, if it is this owner's.
-    async fn release(&mut self) -> Result<(), AskError> {
+    async fn release(&self) -> Result<(), AskError> {
         for _ in 0..LEASE_TRIES_MAX {
             let seen = self.key.read().await?;
             if seen.holder != Holder::Owner(self.owner) {
@@ -368,21 +368,16 @@ mod tests {
     #[derive(Default)]
     struct Memory {
         revision: Cell<u64>,
-        value: Cell<Option<(u64, Option<u64>, Option<Instant>)>>,
+        value: Cell<Option<(Seen, Instant)>>,
         /// What comes of the next writes, in the place of what is right.
         refusals: RefCell<VecDeque<Result<Written, ()>>>,
         log: Cell<u64>,
-        writes: Cell<u32>,
     }
 
     impl Memory {
         fn seen(&self) -> Seen {
-            let fresh = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() < LEASE);
             match self.value.get() {
-                Some((revision, owner, at)) if fresh(at) => Seen {
-                    revision,
-                    holder: owner.map_or(Holder::Free, Holder::Owner),
-                },
+                Some((seen, at)) if at.elapsed() < LEASE => seen,
                 _ => Seen {
                     revision: 0,
                     holder: Holder::Gone,
@@ -391,10 +386,11 @@ mod tests {
         }
 
         fn set(&self, owner: Option<u64>) -> u64 {
-            self.revision.set(self.revision.get() + 1);
-            let revision = self.revision.get();
-            self.value
-                .set(Some((revision, owner, Some(Instant::now()))));
+            let revision = self.revision.get() + 1;
+            self.revision.set(revision);
+            let holder = owner.map_or(Holder::Free, Holder::Owner);
+            let seen = Seen { revision, holder };
+            self.value.set(Some((seen, Instant::now())));
             revision
         }
     }
@@ -405,7 +401,6 @@ mod tests {
         }
 
         async fn write(&self, expected: u64, owner: Option<u64>) -> Result<Written, AskError> {
-            self.writes.set(self.writes.get() + 1);
             match self.refusals.borrow_mut().pop_front() {
                 Some(Ok(written)) => return Ok(written),
                 Some(Err(())) => return Err(AskError::Silent("test".to_owned())),

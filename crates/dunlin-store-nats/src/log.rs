@@ -34,8 +34,7 @@ use crate::record::{self, BEGIN, END, FIRST, Head, Kind, LAST};
 use crate::recover::Owned;
 use crate::role::LogMetrics;
 use crate::server;
-use crate::store::Orders;
-use crate::submit::{Charge, Command, OnDone, Pending, check, cost};
+use crate::submit::{Charge, Command, OnDone, Orders, Pending, check, cost};
 
 /// A stream refused a record that was not the next.
 const WRONG_PLACE: u64 = 10_071;

@@ -454,3 +454,66 @@ impl Filling {
             .map_err(OpenError::CopyFailed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{FIRST, Head, LAST};
+
+    /// A standby may have read a part of a body when it ends.
+    #[test]
+    fn reading_begins_again_behind_a_whole_body() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (copy, _) = Copy::open(&dir.path().join("copy")).expect("opened");
+        let mut filling = Filling::new(copy, 0);
+        let mut chain = Chain::from_first(1);
+        let mut before = 0;
+        let mut ends = Vec::new();
+        let claim = (Kind::Claim, 0);
+        let ops = |flags| (Kind::Ops, flags);
+        let log = [
+            claim,
+            ops(FIRST | LAST),
+            ops(FIRST),
+            ops(0),
+            ops(LAST),
+            ops(FIRST),
+        ];
+        for (at, (kind, flags)) in log.into_iter().enumerate() {
+            let number = at as u64;
+            let head = Head {
+                kind,
+                flags,
+                epoch: 1,
+                term: 0,
+                number,
+                before,
+                base: 0,
+            };
+            let (bytes, hash) = record::encode(&head, b"");
+            if kind == Kind::Ops {
+                before = hash;
+            }
+            let found = chain.take(number + 1, &bytes).expect("a record");
+            filling.see(found, &chain).expect("taken");
+            ends.push(filling.end.as_ref().map(|end| end.place.number));
+        }
+        let want = [0, 1, 1, 1, 4, 4].map(Some);
+        assert_eq!(ends, want);
+        // Another owner ends what is not whole: its numbers go on behind it.
+        let head = Head {
+            kind: Kind::Claim,
+            flags: 0,
+            epoch: 2,
+            term: 0,
+            number: 0,
+            before: 0,
+            base: 0,
+        };
+        let (bytes, _) = record::encode(&head, b"");
+        let found = chain.take(7, &bytes).expect("a record");
+        filling.see(found, &chain).expect("taken");
+        let end = filling.end.expect("read");
+        assert_eq!((end.place.number, end.epoch), (5, 2));
+    }
+}

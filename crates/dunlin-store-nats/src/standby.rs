@@ -18,8 +18,8 @@ use crate::limits::QUEUE_MAX;
 use crate::recover::random_owner;
 use crate::role::LogMetrics;
 use crate::standing::Standing;
-use crate::store::{self, NatsStore, Opened, Orders};
-use crate::submit::Waiting;
+use crate::store::{self, NatsStore, Opened};
+use crate::submit::{Orders, Waiting};
 
 /// What comes of waiting, once: the lease is this node's, or it can wait no more.
 pub type Outcome = Receiver<Result<(), OpenError>>;

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use dunlin_store::{Recovered, StoreDone, StoreError};
 use dunlin_store_redb::{Snapshots, StoreMetrics};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Sender, channel};
 
 use crate::config::NatsConfig;
 use crate::ended::Ended;
@@ -16,7 +16,7 @@ use crate::limits::QUEUE_MAX;
 use crate::log::Log;
 use crate::recover::{self, Owned};
 use crate::role::LogMetrics;
-use crate::submit::{Command, Submitter, Waiting};
+use crate::submit::{Command, Orders, Submitter, Waiting};
 
 /// A partition that this process owns: its threads. Dropping it closes it.
 #[derive(Debug)]
@@ -135,13 +135,6 @@ impl Drop for NatsStore {
 
 /// Where it is said what opening came to.
 pub(crate) type Opened = SyncSender<Result<Recovered, OpenError>>;
-
-/// What an owner's thread is given.
-pub(crate) struct Orders {
-    pub(crate) commands: Receiver<Command>,
-    pub(crate) ended: Arc<Ended>,
-    pub(crate) metrics: Arc<StoreMetrics>,
-}
 
 fn run(config: &NatsConfig, orders: Orders, opened: &Opened, role: Arc<LogMetrics>) {
     let runtime = tokio::runtime::Builder::new_current_thread()

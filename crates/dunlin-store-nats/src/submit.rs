@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use dunlin_store::{Batch, Request, StoreDone, StoreError, StoreOp};
-use dunlin_store_redb::{Snapshot, SubmitError};
-use tokio::sync::mpsc::Sender;
+use dunlin_store_redb::{Snapshot, StoreMetrics, SubmitError};
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender};
 
+use crate::ended::Ended;
 use crate::limits::{BATCH_BYTES_MAX, WAITING_BYTES_MAX};
 use crate::position::POSITION;
 
@@ -109,6 +110,13 @@ pub(crate) enum Command {
     /// A view of what is acknowledged, or why there is none.
     Snapshot(View),
     Close,
+}
+
+/// What an owner's thread is given.
+pub(crate) struct Orders {
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) ended: Arc<Ended>,
+    pub(crate) metrics: Arc<StoreMetrics>,
 }
 
 /// One submitter's way into the store.

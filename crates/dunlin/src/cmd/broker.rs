@@ -91,7 +91,7 @@ impl Broker {
         };
         loop {
             let daemon = match life.start()? {
-                Started::Serves(daemon) => daemon,
+                Started::Serves(daemon) => *daemon,
                 Started::TakenOver => continue,
                 Started::Ended(code) => return Ok(code),
             };
@@ -129,7 +129,7 @@ enum Event {
 
 /// What became of a start.
 enum Started {
-    Serves(Daemon),
+    Serves(Box<Daemon>),
     /// Another one took the store over meanwhile.
     TakenOver,
     Ended(ExitCode),
@@ -156,7 +156,7 @@ impl Life {
     }
 
     /// Starts to serve; a standby, when it is its turn.
-    fn start(&mut self) -> anyhow::Result<Started> {
+    fn start(&self) -> anyhow::Result<Started> {
         self.starting.store(true, Ordering::Relaxed);
         let is_standby = self.config.store.nats.is_standby();
         let started = match is_standby {
@@ -179,12 +179,12 @@ impl Life {
             started => started?,
         };
         self.starting.store(false, Ordering::Relaxed);
-        Ok(Started::Serves(daemon))
+        Ok(Started::Serves(Box::new(daemon)))
     }
 
     /// Waits as a standby until it is its turn; `None`: it was stopped.
     #[cfg(feature = "cluster")]
-    fn wait(&mut self) -> anyhow::Result<Option<Result<Daemon, StartError>>> {
+    fn wait(&self) -> anyhow::Result<Option<Result<Daemon, StartError>>> {
         let (standby, outcome) = Standby::start(self.config.clone())?;
         self.starting.store(false, Ordering::Relaxed);
         // A standby whose output is not read is still a standby.
