@@ -60,6 +60,14 @@ async fn connected(broker: &Broker, id: &str) -> Client {
     connected.expect("connected").0
 }
 
+/// Which server leads the stream.
+fn leader(servers: &[Server]) -> usize {
+    let mut names = servers.iter().map(|server| server.leader("dunlin-p-0"));
+    let leader = names.find_map(|name| name);
+    let leader = leader.and_then(|name| name.strip_prefix('n')?.parse::<usize>().ok());
+    leader.unwrap_or(0)
+}
+
 /// What is killed in a round.
 #[derive(Clone, Copy, Debug)]
 enum Kill {
@@ -77,11 +85,7 @@ async fn round(
 ) -> (Duration, usize) {
     let first = connected(broker, "writer").await;
     let (mut acknowledged, next) = publish(&first, qos, 1, BEFORE).await;
-    let leader = servers
-        .iter()
-        .find_map(|server| server.leader("dunlin-p-0"));
-    let leader = leader.and_then(|name| name.strip_prefix('n')?.parse::<usize>().ok());
-    let victim = leader.unwrap_or(0);
+    let victim = leader(servers);
     let begin = Instant::now();
     if matches!(kill, Kill::Leader | Kill::Both) {
         servers[victim].kill();
@@ -135,28 +139,44 @@ async fn read(broker: &Broker, qos: QoS, acknowledged: &[u64], last: u64) {
     }
 }
 
-/// One round with a standby: the owner is killed, or stopped, and the standby serves.
+/// What happens to an owner that has a standby.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Killed,
+    /// By SIGTERM.
+    Stopped,
+    /// With the server that leads the stream.
+    KilledWithLeader,
+}
+
+/// One round with a standby, which serves when the owner ends.
 async fn round_with_standby(
-    store: &str,
+    servers: &mut [Server],
     broker: &mut Broker,
-    planned: bool,
+    how: End,
     qos: QoS,
 ) -> (Duration, usize) {
-    let mut standby = Broker::stand_by(1 + u16::from(planned), store);
+    let mut standby = Broker::stand_by(1 + how as u16, &store(servers));
     let first = connected(broker, "writer").await;
     let (mut acknowledged, next) = publish(&first, qos, 1, BEFORE).await;
+    let victim = leader(servers);
     let begin = Instant::now();
-    if planned {
-        broker.signal("-TERM");
-    } else {
-        broker.kill();
+    match how {
+        End::Stopped => broker.signal("-TERM"),
+        End::Killed => broker.kill(),
+        End::KilledWithLeader => {
+            broker.kill();
+            servers[victim].kill();
+        }
     }
     let second = come_back(&standby, "another writer").await;
     let (more, _) = publish(&second, qos, next, 1).await;
     let gap = begin.elapsed();
     acknowledged.extend(more);
-    if planned {
-        assert_eq!(broker.end().code(), Some(0));
+    match how {
+        End::Stopped => assert_eq!(broker.end().code(), Some(0)),
+        End::Killed => {}
+        End::KilledWithLeader => servers[victim].back(),
     }
     core::mem::swap(broker, &mut standby);
     let (more, last) = publish(&second, qos, next + IN_FLIGHT, BEFORE).await;
@@ -212,20 +232,19 @@ fn standbys_go_on_and_lose_nothing() {
     let Some(rounds) = rounds("DUNLIN_NATS_STANDBY_ROUNDS") else {
         return;
     };
-    let Some(servers) = Server::cluster() else {
+    let Some(mut servers) = Server::cluster() else {
         return;
     };
-    let store = store(&servers);
-    let mut broker = Broker::start(2, &store);
+    let mut broker = Broker::start(2, &store(&servers));
     runtime().block_on(async {
         broker.leave_session("reader", "q/#").await;
         for number in 0..rounds {
-            let planned = number % 2 == 1;
-            let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][number / 2 % 2];
-            let (gap, acknowledged) = round_with_standby(&store, &mut broker, planned, qos).await;
-            let what = if planned { "stopped" } else { "killed" };
+            let how = [End::Killed, End::Stopped, End::KilledWithLeader][number % 3];
+            let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][number / 3 % 2];
+            let done = round_with_standby(&mut servers, &mut broker, how, qos);
+            let (gap, acknowledged) = done.await;
             say(&format!(
-                "round {number}: owner {what}, {qos:?}: {acknowledged} acknowledged and there, \
+                "round {number}: owner {how:?}, {qos:?}: {acknowledged} acknowledged and there, \
                  {gap:?} until the standby acknowledged"
             ));
         }
