@@ -4,6 +4,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use core::ops::Bound;
 
 /// Counts of local subscribers, plain by filter and shared by group and filter.
 ///
@@ -82,6 +83,28 @@ impl Interest {
         self.plain.keys().map(AsRef::as_ref)
     }
 
+    /// As [`Interest::filters`], of those behind `after`, whether that is there or not.
+    pub fn filters_after(&self, after: Option<&str>) -> impl Iterator<Item = &str> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let filters = self.plain.range::<str, _>((from, Bound::Unbounded));
+        filters.map(|(filter, _)| filter.as_ref())
+    }
+
+    /// As [`Interest::groups`], of those behind a group and filter.
+    pub fn groups_after(
+        &self,
+        after: Option<(&str, &str)>,
+    ) -> impl Iterator<Item = (&str, &str, u32)> {
+        let from = after.map_or(Bound::Unbounded, |(group, _)| Bound::Included(group));
+        let groups = self.shared.range::<str, _>((from, Bound::Unbounded));
+        groups.flat_map(move |(group, filters)| {
+            let behind = after.filter(|(of, _)| *of == group.as_ref());
+            let from = behind.map_or(Bound::Unbounded, |(_, filter)| Bound::Excluded(filter));
+            let filters = filters.range::<str, _>((from, Bound::Unbounded));
+            filters.map(move |(filter, count)| (group.as_ref(), filter.as_ref(), *count))
+        })
+    }
+
     /// All shared groups: group, filter, members.
     pub fn groups(&self) -> impl Iterator<Item = (&str, &str, u32)> {
         self.shared.iter().flat_map(|(group, filters)| {
@@ -129,6 +152,11 @@ mod tests {
         assert!(!interest.add("b/+"));
         assert!(interest.add("a"));
         assert_eq!(interest.filters().collect::<Vec<_>>(), ["a", "b/+"]);
+        let after = |after| interest.filters_after(after).collect::<Vec<_>>();
+        assert_eq!(after(None), ["a", "b/+"]);
+        assert_eq!(after(Some("a")), ["b/+"]);
+        assert_eq!(after(Some("aa")), ["b/+"]);
+        assert!(after(Some("b/+")).is_empty());
         assert!(!interest.remove("b/+"));
         assert!(interest.remove("b/+"));
         assert!(!interest.remove("b/+"), "there was none");
@@ -146,6 +174,14 @@ mod tests {
         assert_eq!(interest.count_shared("g", "a"), 2);
         let all: Vec<_> = interest.groups().collect();
         assert_eq!(all, vec![("g", "a", 2), ("g", "b", 1), ("h", "a", 1)]);
+        for at in 0..all.len() {
+            let (group, filter, _) = all[at];
+            let rest: Vec<_> = interest.groups_after(Some((group, filter))).collect();
+            assert_eq!(rest, all[at + 1..]);
+        }
+        assert_eq!(interest.groups_after(None).count(), 3);
+        let missing: Vec<_> = interest.groups_after(Some(("g", "aa"))).collect();
+        assert_eq!(missing, all[1..]);
         assert_eq!(interest.remove_shared("g", "a"), Some(1));
         assert_eq!(interest.remove_shared("g", "a"), Some(0));
         assert_eq!(interest.remove_shared("g", "a"), None);

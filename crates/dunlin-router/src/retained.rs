@@ -169,6 +169,15 @@ impl<V> RetainedTree<V> {
         Page::Done
     }
 
+    /// All topics behind `after`, whether that is there or not, with their values.
+    pub fn iter_after(&self, after: Option<&str>) -> impl Iterator<Item = (&str, &V)> {
+        let topics = match after {
+            Some(after) => self.starting(Probe::at(after.as_bytes()), true),
+            None => self.starting(Probe::at(b""), false),
+        };
+        topics.map(|(topic, value)| (&*topic.0, value))
+    }
+
     fn visit_one(
         &self,
         topic: &str,
