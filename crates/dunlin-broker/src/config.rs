@@ -15,6 +15,7 @@ pub use self::limits::{
 use crate::auth::{AuthPolicy, Others};
 use crate::bridges::{Bounds, Bridges};
 use crate::memory::Memory;
+use crate::owners::members::Homes;
 use crate::queues::options::{Overflow, QueueOptions};
 use crate::quotas::{Quotas, Subject};
 use crate::random::Secret;
@@ -217,6 +218,31 @@ pub struct RunningLimits {
     pub quotas: Quotas,
 }
 
+/// What clients hear whose connections end because a home is gone. One of AMQP gets
+/// `amqp:connection:forced` either way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HomeLost {
+    /// Server shutting down.
+    #[default]
+    ShutDown,
+    /// Use another server, with this Server Reference.
+    UseAnother(Text),
+    /// Server moved, with this Server Reference.
+    Moved(Text),
+}
+
+/// Where a shard stands that is not alone with those of its process.
+#[derive(Clone, Debug, Default)]
+pub struct Nodes {
+    /// Which shards own what is durable. `None`: all of this process, which have the
+    /// numbers from zero on.
+    pub homes: Option<Homes>,
+    /// How often a shard of this number has been there before.
+    pub incarnation: u16,
+    /// What clients hear when a home is gone, and with it this shard.
+    pub home_lost: HomeLost,
+}
+
 /// Configuration of one shard.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -224,6 +250,8 @@ pub struct Config {
     pub shard: ShardId,
     /// Number of shards in the process.
     pub shards: u16,
+    /// Shards of other processes.
+    pub nodes: Nodes,
     /// What hash keys, identifiers and nonces are made from.
     pub secret: Secret,
     /// Sessions, retained messages and queues go to a store that answers.
@@ -262,6 +290,7 @@ impl Default for Config {
         Self {
             shard: ShardId(0),
             shards: 1,
+            nodes: Nodes::default(),
             secret: Secret::of_seed(0),
             durable: true,
             listeners: vec![],
@@ -282,6 +311,15 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Which shards own what is durable.
+    #[must_use]
+    pub fn homes(&self) -> Homes {
+        self.nodes.homes.unwrap_or(Homes {
+            first: ShardId(0),
+            count: self.shards,
+        })
+    }
+
     /// Bytes of the largest packet accepted from a client, which is known by
     /// its CONNECT or not.
     pub(crate) const fn largest_packet(&self, known: bool) -> u32 {

@@ -4,7 +4,7 @@
 
 #[cfg(feature = "amqp")]
 use dunlin_amqp::codec::condition;
-use dunlin_base::transport::{NetEventKind, Peer, Transport};
+use dunlin_base::transport::{NetCommand, NetCommandKind, NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, ShardId, StreamId, Text};
 #[cfg(feature = "mqtt")]
 use dunlin_mqtt::codec::ReasonCode;
@@ -220,6 +220,11 @@ pub(crate) fn end(own: &mut Owners, c: ConnIdx, ending: &Ending) {
     };
     own.outbox.event(event);
     own.stats.connections_ended += 1;
+    force(own, c, ending);
+}
+
+/// Ends a connection and says why.
+pub(crate) fn force(own: &mut Owners, c: ConnIdx, ending: &Ending) {
     match own.conns.peek(c) {
         #[cfg(feature = "mqtt")]
         Some(Conn::Mqtt(_)) => ending::end(own, c, ending),
@@ -338,6 +343,24 @@ pub(crate) fn handle_noted(own: &mut Owners, token: u64, pending: FrontPending) 
 pub(crate) fn handle_claims(own: &mut Owners, from: ShardId, message: BusMessage) {
     #[cfg(feature = "mqtt")]
     claims::handle_bus(own, from, message);
+}
+
+/// Another shard is gone, with the sessions there whose client identifiers are granted
+/// here.
+pub(crate) fn handle_shard_gone(own: &mut Owners, shard: ShardId) {
+    #[cfg(feature = "mqtt")]
+    claims::handle_gone(own, shard);
+}
+
+/// Another shard has something done on a connection of this one.
+pub(crate) fn note_command(own: &mut Owners, command: &NetCommand) {
+    #[cfg(feature = "mqtt")]
+    if matches!(command.kind, NetCommandKind::Send { .. })
+        && let Some(c) = own.conns.find(command.conn)
+        && let Some(Conn::Mqtt(conn)) = own.conns.get_mut(c)
+    {
+        conn.answered = true;
+    }
 }
 
 /// Messages of another shard, gathered in the form of their protocol.

@@ -42,6 +42,8 @@ pub enum Input<'a> {
         /// The answer.
         answer: AuthAnswer,
     },
+    /// Shards come and go.
+    Members(Membership),
     /// An operator asks; answered by [`Output::Control`].
     Control {
         /// Returned with the reply.
@@ -49,6 +51,21 @@ pub enum Input<'a> {
         /// What is asked.
         request: Request,
     },
+}
+
+/// Shards come and go. The homes of a home are there from the start and stay.
+///
+/// Every shard hears of every other one: that it has joined before anything comes from
+/// it, and nothing comes from it after it is gone. A shard that comes back under its
+/// number is another one, with the next [`Nodes::incarnation`](crate::Nodes).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Membership {
+    /// These are there now. To a shard that is no home and has just begun, in one list all
+    /// that are there, with the homes: it may serve from [`Output::Ready`] on.
+    Joined(Vec<ShardId>),
+    /// This one has vanished, with its connections. If it was a home, a shard that is
+    /// none is at its end too: see [`Output::HomeLost`].
+    Gone(ShardId),
 }
 
 /// Something is to be done.
@@ -101,6 +118,11 @@ pub enum Output {
     },
     /// Worth a line in the log.
     Event(Event),
+    /// This shard has joined the others and knows what it has to: it may have connections.
+    Ready,
+    /// This home is gone. This shard has ended its connections and takes no more; when
+    /// they are closed another one is to begin in its place.
+    HomeLost(ShardId),
 }
 
 /// What shards say to each other.
@@ -217,6 +239,16 @@ pub enum BusMessage {
     Queue(QueueCall),
     /// A message of a shared subscription that a member gives up, for one there.
     PassedOn(PassedOn),
+    /// The sender has said everything that a shard has to know which has just joined.
+    Introduced,
+    /// An edge does not have a message of a shared subscription any more that it got with
+    /// a token.
+    Returned {
+        /// Of the message.
+        token: u64,
+        /// It is done with; if not, another member is to get it.
+        over: bool,
+    },
 }
 
 /// Figures of a shard.

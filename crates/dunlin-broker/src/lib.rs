@@ -80,16 +80,17 @@ mod wants;
 pub use between::codec as bus;
 pub use bridges::{BRIDGE_PREFIX, Bounds, BridgeSession, Bridges, is_bridge_name};
 pub use config::{
-    ClientLimits, Config, LinkRedirect, NamedQueue, OtherUser, PRIORITY_MAX, Priority, QueueFull,
-    Queues, Redirect, RunningLimits, Sending, Server, SessionLimits, SysEvent, SysTopics,
-    Transactions,
+    ClientLimits, Config, HomeLost, LinkRedirect, NamedQueue, Nodes, OtherUser, PRIORITY_MAX,
+    Priority, QueueFull, Queues, Redirect, RunningLimits, Sending, Server, SessionLimits, SysEvent,
+    SysTopics, Transactions,
 };
 pub use io::{
-    AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Missed,
-    NotTaken, Output, PassedOn, Preparation, QueueCall, ShardFigures,
+    AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Membership,
+    Missed, NotTaken, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};
+pub use owners::members::Homes;
 pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
 pub use quotas::{QUOTAS_MAX, Quota, Quotas};
 pub use random::{SECRET_BYTES, Secret, home_shard};

@@ -41,6 +41,9 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Numbers of one incarnation of a shard: those of different ones are never the same.
+const INCARNATION_BITS: u32 = 48;
+
 /// A generator of random numbers for cryptography: HMAC-SHA-256 of shard and
 /// counter under the secret.
 #[derive(Debug)]
@@ -51,12 +54,12 @@ pub(crate) struct Generator {
 }
 
 impl Generator {
-    /// The sequence of one shard.
-    pub(crate) const fn new(secret: Secret, shard: ShardId) -> Self {
+    /// The sequence of one shard, which has been there so often before.
+    pub(crate) const fn new(secret: Secret, shard: ShardId, incarnation: u16) -> Self {
         Self {
             secret,
             shard,
-            counter: 0,
+            counter: (incarnation as u64) << INCARNATION_BITS,
         }
     }
 
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn the_whole_secret_and_the_shard_count() {
         let numbers = |secret, shard| {
-            let mut generator = Generator::new(secret, ShardId(shard));
+            let mut generator = Generator::new(secret, ShardId(shard), 0);
             [generator.next(), generator.next()]
         };
         let first = numbers(Secret::of_seed(1), 0);

@@ -12,7 +12,7 @@ use dunlin_store::{Recovered, Request};
 
 use crate::access::Access;
 use crate::bans::Bans;
-use crate::between::bus;
+use crate::between::{bus, members};
 use crate::bridges::BridgeSession;
 use crate::config::{Config, RunningLimits};
 use crate::control;
@@ -20,7 +20,7 @@ use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
-use crate::messages::{shared, stored, throttle};
+use crate::messages::{loans, shared, stored, throttle};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::queues::{dead, dispatch, making, moving, restoring, retiring, termini};
@@ -148,6 +148,7 @@ impl Shard {
             Input::Net(event) => self.handle_net(event),
             Input::Bus { from, message } => bus::handle_bus(own, from, message),
             Input::Store(answer) => own.commits.handle(answer),
+            Input::Members(change) => members::handle(own, change),
             Input::Control { number, request } => control::handle(own, number, request),
             Input::Auth { conn, answer } => {
                 if let Some(c) = own.conns.find(conn) {
@@ -300,6 +301,10 @@ impl Shard {
                 Some(Later::EndStream(c, stream)) => front::end_stream(own, c, stream),
                 Some(Later::GiveAgain(old, delivery)) => {
                     shared::give_again(own, *delivery, old);
+                }
+                Some(Later::Lend(loan)) => {
+                    let (to, passed) = *loan;
+                    loans::lend(own, to, passed);
                 }
                 Some(Later::Call(call)) => {
                     let here = own.config.shard;

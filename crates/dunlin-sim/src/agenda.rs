@@ -26,6 +26,13 @@ pub(crate) enum Crossing {
     Bytes(Bytes, Instant),
 }
 
+/// Two shards, by place and incarnation: something of the first is for the second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    pub(crate) from: (usize, u16),
+    pub(crate) to: (usize, u16),
+}
+
 /// What will happen.
 #[derive(Debug)]
 pub(crate) enum Happening {
@@ -34,7 +41,15 @@ pub(crate) enum Happening {
     Lost(ConnId),
     Sent(ConnId, StreamId, usize),
     Blocked(ConnId, StreamId, usize),
-    Bus(Crossing),
+    Bus {
+        of: Pair,
+        crossing: Crossing,
+    },
+    /// A shard hears that another has joined, or is gone.
+    Member {
+        of: Pair,
+        joined: bool,
+    },
     Store(usize, Request),
     Stored(usize, StoreDone),
     Auth(usize, ConnId, AuthAnswer),

@@ -13,7 +13,7 @@ use dunlin_mqtt_codec::{
 };
 
 use crate::link::ToClient;
-use crate::world::World;
+use crate::world::{World, open_on};
 
 /// Messages that a client has in flight either way.
 const IN_FLIGHT_MAX: u16 = 20;
@@ -66,6 +66,10 @@ pub struct Peer {
     pub sessions_lost: u32,
     /// Stays away.
     pub parked: bool,
+    /// Where it connects to, if that is not left to the world.
+    pub at: Option<usize>,
+    /// Its sessions begin empty.
+    pub clean: bool,
     /// Everything it publishes is to be retained.
     pub retain: bool,
     /// Topic of its will, at QoS 1; the payload numbers the connection.
@@ -104,6 +108,8 @@ impl Peer {
             connections: 0,
             sessions_lost: 0,
             parked: false,
+            at: None,
+            clean: false,
             retain: false,
             will: None,
             will_at_server: None,
@@ -142,7 +148,10 @@ impl Peer {
         if self.conn.is_some() || self.parked {
             return;
         }
-        let conn = world.open();
+        let conn = match self.at {
+            Some(place) => open_on(world, place, "mqtt"),
+            None => world.open(),
+        };
         self.conn = Some(conn);
         let is_v5 = self.options.version == Version::V5;
         let client_id = self.options.client_id.clone();
@@ -156,7 +165,7 @@ impl Peer {
         });
         let connect = Connect {
             version: self.options.version,
-            clean_start: !is_v5 && self.options.expiry_secs == 0,
+            clean_start: self.clean || (!is_v5 && self.options.expiry_secs == 0),
             client_id: &client_id,
             keep_alive: 60,
             will,

@@ -40,8 +40,10 @@ impl Default for Pace {
 /// What a world is made from.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Number of shards.
+    /// Number of shards; with edges, of homes.
     pub shards: u16,
+    /// Number of shards that are no homes, each in a process of its own, without a store.
+    pub edges: u16,
     /// Decides every delay and every cut.
     pub seed: u64,
     /// Configuration of every shard; number, count and seed are filled in.
@@ -76,6 +78,7 @@ impl Setup {
         };
         Self {
             shards,
+            edges: 0,
             seed,
             config,
             pace: Pace::default(),

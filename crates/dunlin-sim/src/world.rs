@@ -3,8 +3,10 @@
 
 mod bus;
 mod clients;
+mod cluster;
 
-pub use clients::{channel_of, open_as, open_at};
+pub use clients::{channel_of, open_as, open_at, open_on};
+pub use cluster::{crash_edge, crash_homes, is_lost, is_ready, is_up, join_edge};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use dunlin_base::transport::{CloseCause, NetCommand, NetCommandKind, NetEvent, N
 use dunlin_base::{ConnId, Instant, ShardId, StreamId, Text};
 use dunlin_broker::access::{Access, Acl};
 use dunlin_broker::control::values::{Reply, Request};
-use dunlin_broker::{Census, Config, Event, Input, Memory, Output, Secret, Shard, Totals};
+use dunlin_broker::{Census, Config, Event, Input, Output, Shard};
 use dunlin_store::Recovered;
 
 use crate::agenda::{Agenda, BEGIN, Happening};
@@ -25,6 +27,7 @@ use crate::moves::Moves;
 use crate::random::Random;
 use crate::setup::Setup;
 use crate::trace::Trace;
+use crate::world::cluster::Cluster;
 
 /// How often shards are asked to give memory back.
 const SHRINK_EVERY: u64 = 7;
@@ -41,7 +44,7 @@ pub struct World {
     conns: u64,
     links: BTreeMap<ConnId, Link>,
     moves: Moves,
-    inbox: Vec<Instant>,
+    cluster: Cluster,
     /// The store.
     pub disk: Disk,
     /// By shard; the first is that of all, unless their requests go apart.
@@ -62,16 +65,18 @@ impl World {
     /// A world with empty shards.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        let count = usize::from(setup.shards);
+        let count = usize::from(setup.shards + setup.edges);
         let mut world = Self {
             agenda: Agenda::new(setup.seed),
-            shards: Vec::new(),
+            shards: (0..count)
+                .map(|_| Shard::new(Config::default(), BEGIN))
+                .collect(),
             inputs: 0,
             draining: vec![false; count],
             conns: 0,
             links: BTreeMap::new(),
             moves: Moves::default(),
-            inbox: vec![BEGIN; count],
+            cluster: Cluster::new(setup.shards, setup.edges),
             disk: Disk::default(),
             disk_busy: vec![BEGIN; count],
             disk_answered: BEGIN,
@@ -107,9 +112,11 @@ impl World {
     /// What the shards keep, summed up.
     #[must_use]
     pub fn census(&self) -> Census {
-        self.shards
-            .iter()
-            .fold(Census::default(), |sum, shard| sum.plus(&shard.census()))
+        let up = self.shards.iter().enumerate();
+        let up = up.filter(|(place, _)| self.cluster.is_up(*place));
+        up.fold(Census::default(), |sum, (_, shard)| {
+            sum.plus(&shard.census())
+        })
     }
 
     /// The shards.
@@ -159,8 +166,10 @@ impl World {
     /// The process is asked to stop.
     pub fn shut_down(&mut self) {
         for index in 0..self.shards.len() {
-            self.shards[index].shut_down(self.agenda.now);
-            self.drain(index);
+            if self.cluster.is_up(index) {
+                self.shards[index].shut_down(self.agenda.now);
+                self.drain(index);
+            }
         }
     }
 
@@ -168,7 +177,7 @@ impl World {
     pub fn next(&mut self, until: Instant) -> Option<(ConnId, ToClient)> {
         loop {
             let event = self.agenda.next();
-            let timer = self.shards.iter().filter_map(Shard::poll_timeout).min();
+            let timer = timers(self).min();
             let at = match (event, timer) {
                 (Some(event), Some(timer)) => event.min(timer),
                 (Some(at), None) | (None, Some(at)) => at,
@@ -206,34 +215,15 @@ impl World {
     }
 
     fn start(&mut self, recovered: &Recovered) {
-        let totals = Totals::default();
-        self.shards = (0..self.setup.shards)
-            .map(|number| {
-                let config = Config {
-                    shard: ShardId(number),
-                    shards: self.setup.shards,
-                    secret: Secret::of_seed(self.setup.seed),
-                    memory: Memory {
-                        totals: totals.clone(),
-                        ..self.setup.config.memory.clone()
-                    },
-                    ..self.setup.config.clone()
-                };
-                Shard::new(config, self.agenda.now)
-            })
-            .collect();
-        for index in 0..self.shards.len() {
-            self.shards[index].restore(recovered);
-        }
+        cluster::start(self, recovered);
         reload(self);
+        cluster::begin_edges(self);
     }
 
     fn run_timers(&mut self) {
         for index in 0..self.shards.len() {
-            if self.shards[index]
-                .poll_timeout()
-                .is_some_and(|at| at <= self.agenda.now)
-            {
+            let due = self.shards[index].poll_timeout();
+            if due.is_some_and(|at| at <= self.agenda.now) && self.cluster.is_up(index) {
                 self.shards[index].handle_timeout(self.agenda.now);
                 self.drain(index);
             }
@@ -258,7 +248,14 @@ impl World {
             Happening::Blocked(conn, stream, bytes) => {
                 self.event(conn, NetEventKind::StreamBlocked { stream, bytes });
             }
-            Happening::Bus(crossing) => bus::crossed(self, crossing),
+            Happening::Bus { of, crossing } => {
+                let to = of.to.0;
+                self.trace.note(self.agenda.now, 3, to as u64, &[]);
+                if self.cluster.arrives(of) {
+                    bus::crossed(self, to, crossing);
+                }
+            }
+            Happening::Member { of, joined } => cluster::heard(self, of, joined),
             Happening::Store(index, request) => {
                 let done = self.disk.handle(&request);
                 self.trace.line(self.agenda.now, || {
@@ -324,7 +321,8 @@ impl World {
     /// Something happens on a connection, under the id that its shard knows.
     fn event(&mut self, conn: ConnId, kind: NetEventKind<&[u8]>) {
         let conn = self.moves.at_shard(conn);
-        self.input(conn_shard(conn), Input::Net(NetEvent::new(conn, kind)));
+        let place = self.cluster.place(conn.shard());
+        self.input(place, Input::Net(NetEvent::new(conn, kind)));
     }
 
     /// A connection leaves its shard; what arrives meanwhile waits.
@@ -356,6 +354,9 @@ impl World {
     /// of what else arrives at this instant.
     fn input(&mut self, index: usize, input: Input<'_>) {
         // It may be asked for at any time, and must have no effect that shows.
+        if !self.cluster.is_up(index) {
+            return;
+        }
         self.inputs += 1;
         if self.inputs.is_multiple_of(SHRINK_EVERY) {
             self.shards[index].shrink();
@@ -373,9 +374,15 @@ impl World {
         while let Some(output) = self.shards[index].poll_output() {
             match output {
                 Output::Net(command) => self.command(index, command),
-                Output::Bus { to, message } => bus::cross(self, index, to, message),
-                Output::Move { conn, to, unread } => self.detach(conn, to, unread),
+                Output::Bus { to, message } => cluster::send(self, index, to, message),
+                Output::Move { conn, to, unread } => {
+                    assert!(self.cluster.is_home(index), "a socket stays in its process");
+                    self.detach(conn, to, unread);
+                }
+                Output::Ready => cluster::note_ready(self, index),
+                Output::HomeLost(_) => cluster::note_lost(self, index),
                 Output::Store(request) => {
+                    assert!(self.cluster.is_home(index), "an edge has no store");
                     let pace = self.setup.pace;
                     let queue = if pace.stores_apart { index } else { 0 };
                     let at = self.agenda.after(self.disk_busy[queue], pace.store);
@@ -399,7 +406,8 @@ impl World {
 
     fn command(&mut self, index: usize, command: NetCommand) {
         let NetCommand { conn, kind } = command;
-        assert_eq!(conn_shard(conn), index, "a command for someone's socket");
+        let place = self.cluster.place(conn.shard());
+        assert_eq!(place, index, "a command for another shard's socket");
         let (server, conn) = (conn, self.moves.at_client(conn));
         match kind {
             NetCommandKind::Send {
@@ -506,6 +514,13 @@ impl World {
     }
 }
 
+/// When the shards that are there want to be called.
+fn timers(world: &World) -> impl Iterator<Item = Instant> {
+    let shards = world.shards.iter().enumerate();
+    let up = shards.filter(|(place, _)| world.cluster.is_up(*place));
+    up.filter_map(|(_, shard)| shard.poll_timeout())
+}
+
 /// The server reads other streams than before.
 fn change_reading(world: &mut World, conn: ConnId, change: impl FnOnce(&mut Link)) {
     if let Some(link) = world.links.get_mut(&conn) {
@@ -552,8 +567,10 @@ fn reload(world: &mut World) {
         asks: world.setup.asks,
     };
     for index in 0..world.shards.len() {
-        world.shards[index].set_access(world.agenda.now, access.clone());
-        world.drain(index);
+        if world.cluster.is_up(index) {
+            world.shards[index].set_access(world.agenda.now, access.clone());
+            world.drain(index);
+        }
     }
 }
 
@@ -563,10 +580,8 @@ pub fn set_limits(world: &mut World, change: impl FnOnce(&mut Setup)) {
     let limits = world.setup.config.running();
     for index in 0..world.shards.len() {
         world.shards[index].set_limits(&limits);
-        world.drain(index);
+        if world.cluster.is_up(index) {
+            world.drain(index);
+        }
     }
-}
-
-fn conn_shard(conn: ConnId) -> usize {
-    usize::from(conn.shard().0)
 }

@@ -229,7 +229,7 @@ fn attach_outgoing(
         conn: conn.id,
         session: session.reference(s),
         attach: body.clone(),
-        waiting: usize::from(own.config.shards) - 1,
+        waiting: own.members.others().len(),
     };
     resuming::claim(own, (c, s), (false, attach.name), None);
     let changes = subscriptions::place(own, s, filter, subscribed);

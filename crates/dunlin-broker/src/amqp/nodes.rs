@@ -26,7 +26,6 @@ use crate::amqp::{filters, resuming};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::{Later, Owners};
 use crate::queues::calls::{Attach, Call, Expiring, Found, Place, Refusal as Why, Use};
-use crate::random::home_shard;
 use crate::reports::audit;
 use crate::sessions::lifecycle;
 
@@ -62,7 +61,7 @@ pub(super) fn attach(
         let text = "may not use this queue or topic filter";
         return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
     }
-    let home = ShardId(home_shard(&address, own.config.shards));
+    let home = own.members.home(&address);
     let (Some(conn), Some(entry)) = (own.conns.amqp_mut(c), own.sessions.amqp_mut(s)) else {
         return Ok(());
     };

@@ -14,8 +14,8 @@ use dunlin_amqp::codec::{
 };
 use dunlin_amqp::message::from_amqp;
 use dunlin_amqp::{LinkId, Message, SessionId};
+use dunlin_base::Text;
 use dunlin_base::topic::validate_name;
-use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
 use crate::amqp::attaching::{self, Refusal, create, refusal, topic_of};
@@ -34,7 +34,6 @@ use crate::owners::routing::Hit;
 use crate::queues::addresses;
 use crate::queues::calls::Call;
 use crate::queues::orders::{self, Answer, Ask, Asked, Asker, Order};
-use crate::random::home_shard;
 use crate::reports::audit;
 
 /// What a request says instead of an address, where a receiver has the name of its
@@ -404,7 +403,7 @@ fn ask_one(
     order: Order,
 ) -> Option<(Request, Response)> {
     let (address, _) = order.right()?;
-    let home = ShardId(home_shard(address, own.config.shards));
+    let home = own.members.home(address);
     if let Err(text) = check_rights(own, s, &order) {
         return Some((request, Response::failed(403, text)));
     }
@@ -451,7 +450,7 @@ fn check_rights(own: &mut Owners, s: SessionIdx, order: &Order) -> Result<(), &'
     Ok(())
 }
 
-/// Asks all shards for their queues. A link has one such request at a time.
+/// Asks all homes for their queues. A link has one such request at a time.
 fn ask_all(
     own: &mut Owners,
     s: SessionIdx,
@@ -472,17 +471,17 @@ fn ask_all(
     let rows = query.offset.saturating_add(query.count);
     request.listing = Some(Box::new(Listing {
         query,
-        waiting: usize::from(own.config.shards),
+        waiting: own.members.homes().iter().count(),
         views: Vec::new(),
     }));
     let asked = keep(own, s, request)?;
-    for shard in 0..own.config.shards {
+    for home in own.members.homes().iter() {
         let ask = Ask {
             asked,
             asker: asker(own, s),
             order: Order::List { rows },
         };
-        own.call(ShardId(shard), Call::Ask(Box::new(ask)));
+        own.call(home, Call::Ask(Box::new(ask)));
     }
     None
 }

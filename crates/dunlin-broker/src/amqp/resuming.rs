@@ -27,7 +27,6 @@ use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::Owners;
 use crate::queues::calls::{Attach, Call, Expiring, Keep as NodeKeep, Left};
 use crate::queues::keeping;
-use crate::random::home_shard;
 use crate::sessions::lifecycle;
 
 /// Nodes and names of a connection that wait for its end, or that of a session.
@@ -98,7 +97,7 @@ pub(super) fn claim(
     let Some(name) = name_of(own, c, sends, name) else {
         return false;
     };
-    let home = ShardId(home_shard(&name, own.config.shards));
+    let home = own.members.home(&name);
     let Some(link) = own.sessions.amqp_mut(s) else {
         return false;
     };

@@ -41,6 +41,10 @@ pub(super) fn attach(
     link: LinkId,
     attach: &Attach<'_>,
 ) -> Result<(), Refusal> {
+    if own.members.is_edge() {
+        let text = "this server has no store for transactions";
+        return Err(attaching::refusal(condition::NOT_IMPLEMENTED, text));
+    }
     let coordinator = Coordinator {
         credit: CREDIT,
         ..Coordinator::default()

@@ -9,8 +9,8 @@ use dunlin_amqp::codec::{
     Attach, DistributionMode, LifetimePolicy, Map, SenderSettleMode, Source, Symbol, Symbols,
     Target, TerminusDurability, TerminusExpiryPolicy, capability, condition,
 };
+use dunlin_base::Text;
 use dunlin_base::topic::Filter;
-use dunlin_base::{ShardId, Text};
 
 use crate::access::Action;
 use crate::amqp::attaching::{Refusal, refusal, topic_of};
@@ -23,7 +23,6 @@ use crate::owners::common::Standing;
 use crate::queues::calls::{Create, Use};
 use crate::queues::options::{Kept, Life, QueueOptions};
 use crate::queues::{addresses, making};
-use crate::random::home_shard;
 use crate::wants::Wants;
 
 /// The node that a client wants.
@@ -294,7 +293,7 @@ fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
     };
     let address = loop {
         let address = format!("{}{:032x}", addresses::DYNAMIC, own.random.next());
-        if ShardId(home_shard(&address, own.config.shards)) == own.config.shard {
+        if own.members.is_home_of(&address) {
             break Text::from(address);
         }
     };

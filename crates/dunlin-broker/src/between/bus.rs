@@ -4,17 +4,22 @@ use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
+use crate::between::introducing;
 use crate::front;
 use crate::io::{
     BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
-use crate::messages::{publish, settle, shared};
+use crate::messages::{loans, publish, settle, shared};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, PendingBinding};
 use crate::queues::{dispatch, nodes};
 use crate::sessions::groups;
 
 pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
+    // It is gone, or has not joined.
+    if !own.members.has(from) {
+        return;
+    }
     match message {
         BusMessage::Handover { conn, peer, data } => {
             front::handle_opened(own, conn, peer);
@@ -34,20 +39,26 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         | BusMessage::Left { .. }) => front::handle_claims(own, from, message),
         BusMessage::Holders(changes) => own.budget.holders.handle_changes(from, changes),
         BusMessage::Figures(ShardFigures(counts)) => own.figures.note(from, *counts),
-        BusMessage::Command(command) => own.outbox.push(Output::Net(command)),
+        BusMessage::Command(command) => {
+            if own.members.is_edge() {
+                front::note_command(own, &command);
+            }
+            own.outbox.push(Output::Net(command));
+        }
         BusMessage::Interest { token, changes } => {
             for change in changes {
-                own.routing.handle_interest(from, &change);
-                if let InterestChange::Share(share, 0) = &change {
-                    groups::forget_empty(own, share);
-                }
+                handle_interest(own, from, &change);
             }
             if token != 0 {
                 let message = BusMessage::InterestNoted { token };
                 own.outbox.bus(from, message);
             }
         }
-        BusMessage::InterestNoted { token } => handle_noted(own, token),
+        BusMessage::InterestNoted { token } => {
+            if own.members.answer(from, token) {
+                handle_noted(own, token);
+            }
+        }
         BusMessage::Forward { forward, token } => {
             publish::handle_forward(own, from, &forward, token)
         }
@@ -57,7 +68,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         }
         BusMessage::Received(tokens) => {
             for token in &tokens {
-                handle_received(own, *token);
+                handle_received(own, from, *token);
             }
             own.outbox.recycle_answers(tokens);
         }
@@ -70,6 +81,8 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),
         BusMessage::PassedOn(PassedOn(passed)) => shared::handle_passed_on(own, from, *passed),
         BusMessage::Retained { message } => own.routing.retained.set(&message),
+        BusMessage::Introduced => introducing::handle_introduced(own, from),
+        BusMessage::Returned { token, over } => loans::handle_returned(own, from, token, over),
     }
 }
 
@@ -80,10 +93,32 @@ fn handle_net(own: &mut Owners, event: NetEvent<Bytes>) {
     }
 }
 
+/// What the sessions of another shard want has changed. Where an edge has no store, it has
+/// no queues of groups.
+fn handle_interest(own: &mut Owners, from: ShardId, change: &InterestChange) {
+    match (own.members.may_go(from), change) {
+        (true, _) => own.routing.handle_interest_of_edge(from, change),
+        (false, InterestChange::Queue(..)) if own.members.is_edge() => {}
+        (false, _) => own.routing.handle_interest(from, change),
+    }
+    if let InterestChange::Share(share, 0) = change {
+        groups::forget_empty(own, share);
+    }
+}
+
+/// A shard is gone whose answer was due under a token.
+pub(crate) fn release(own: &mut Owners, token: u64) {
+    match own.commits.publish_mut(token).is_some() {
+        true => count_answer(own, token),
+        false => handle_noted(own, token),
+    }
+}
+
 /// Another shard knows what changed for it with a SUBSCRIBE.
 fn handle_noted(own: &mut Owners, token: u64) {
     match own.commits.take(token) {
         Some(Pending::Front(pending)) => front::handle_noted(own, token, pending),
+        Some(Pending::Introduction(it)) => introducing::go_on(own, *it),
         Some(Pending::Binding(pending)) => {
             let waiting = pending.waiting.saturating_sub(1);
             nodes::advance(own, token, PendingBinding { waiting, ..pending });
@@ -94,7 +129,13 @@ fn handle_noted(own: &mut Owners, token: u64) {
 }
 
 /// Another shard has nothing to store for a publish.
-fn handle_received(own: &mut Owners, token: u64) {
+fn handle_received(own: &mut Owners, from: ShardId, token: u64) {
+    if own.members.answer(from, token) {
+        count_answer(own, token);
+    }
+}
+
+fn count_answer(own: &mut Owners, token: u64) {
     if let Some(publish) = own.commits.publish_mut(token) {
         publish.preparing = publish.preparing.saturating_sub(1);
         settle::advance(own, token);
@@ -103,6 +144,9 @@ fn handle_received(own: &mut Owners, token: u64) {
 
 /// Another shard has prepared its part of a publish.
 fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparation) {
+    if !own.members.answer(from, token) {
+        return;
+    }
     let Some(mut publish) = own.commits.take_publish(token) else {
         return;
     };

@@ -2,3 +2,5 @@
 
 pub(crate) mod bus;
 pub mod codec;
+pub(crate) mod introducing;
+pub(crate) mod members;

@@ -136,7 +136,7 @@ fn deliver_acknowledged(
     let cost = message.cost();
     let mut delivery = Delivery {
         content: Content::Held(message),
-        seq: None,
+        seq: source.take_borrowed(room),
         qos,
         retain,
         identifiers: hit.identifiers,

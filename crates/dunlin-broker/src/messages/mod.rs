@@ -2,6 +2,8 @@
 //! what follows when it is stored.
 
 pub(crate) mod deliver;
+pub(crate) mod finding;
+pub(crate) mod loans;
 pub(crate) mod publish;
 pub(crate) mod retained;
 pub(crate) mod settle;

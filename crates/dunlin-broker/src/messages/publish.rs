@@ -10,40 +10,18 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use dunlin_base::{Message, QoS, ShardId};
+use dunlin_base::{Message, QoS, ShardId, Text};
 
-use crate::access::Action;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::io::{BusMessage, Forward, Manner, Missed, NotTaken, Preparation};
 use crate::messages::source::Source;
-use crate::messages::{deliver, retained, settle, shared, throttle};
+use crate::messages::{deliver, finding, loans, retained, settle, shared, throttle};
 use crate::owners::Owners;
 use crate::owners::node::BINDING;
-use crate::owners::pending::{PendingPublish, Record, Work};
+use crate::owners::pending::{Part, Pending, PendingPublish, Record, Work};
 use crate::owners::routing::{Hit, Matches, Scope, Wanted};
-use crate::queues::{making, waiting};
-use crate::random::home_shard;
+use crate::queues::{addresses, making, waiting};
 use crate::topics::sparkplug;
-
-/// Who gets a message.
-fn find(
-    own: &mut Owners,
-    topic: &str,
-    origin: Option<SessionIdx>,
-    scope: Option<&Scope<'_>>,
-    qos: QoS,
-) -> Matches {
-    let (sessions, conns) = (&own.sessions, &own.conns);
-    let access = &own.access;
-    let may_receive = |s| {
-        let session = sessions.get(s);
-        session.is_some_and(|session| session.may(access, Action::Receive, topic))
-    };
-    let member = |s| shared::member(sessions, conns, s);
-    let exact = qos == QoS::ExactlyOnce;
-    own.routing
-        .find(topic, origin, scope, exact, member, may_receive)
-}
 
 /// Routes a message of a client (with the session to acknowledge) or of
 /// the server itself; `record` is stored with it.
@@ -118,8 +96,8 @@ pub(crate) fn place(
 ) {
     let acknowledged = source.is_answered();
     let mut found = match source.is_to_topic() {
-        true => find(own, source.topic(), publisher, None, source.qos()),
-        false if source.is_for_later() => waiting::find(own),
+        true => finding::find(own, source, publisher, None),
+        false if source.is_for_later() => find_waiting(own, source.topic()),
         false => find_queue(own, source.topic()),
     };
     let mut work = Work::default();
@@ -139,12 +117,75 @@ pub(crate) fn place(
     if !deliver::deliver_hits(own, source, &mut found.hits, &mut work) {
         publish.refuse(NotTaken::NoRoom);
     }
-    for (to, wanted) in found.forwards.drain(..) {
-        publish.preparing += u32::from(acknowledged);
-        send_on(own, to, wanted, acknowledged.then_some(token), source);
+    for (to, mut wanted) in found.forwards.drain(..) {
+        if acknowledged && own.members.is_far(to) {
+            for share in core::mem::take(&mut wanted.shares) {
+                let message = source.message();
+                place_share(own, (to, token), &message, share, publish);
+            }
+        }
+        if wanted.is_empty() {
+            continue;
+        }
+        let token = acknowledged.then_some(token);
+        expect(own, to, token, publish);
+        send_on(own, to, wanted, token, source);
     }
     own.routing.recycle(found);
     publish.add_work(work);
+}
+
+/// The answer of another shard is due for a publish.
+pub(crate) fn expect(
+    own: &mut Owners,
+    from: ShardId,
+    token: Option<u64>,
+    publish: &mut PendingPublish,
+) {
+    if let Some(token) = token {
+        publish.preparing += 1;
+        own.members.expect(from, token);
+    }
+}
+
+/// Gives a message that is to be kept to a shared subscription by way of another process:
+/// a home lends it, an edge has its home do that.
+fn place_share(
+    own: &mut Owners,
+    (to, token): (ShardId, u64),
+    message: &Arc<Message>,
+    share: Text,
+    publish: &mut PendingPublish,
+) {
+    if !own.members.is_edge() {
+        return shared::lend(own, to, message, share, publish);
+    }
+    let manner = Manner::new(publish.lossy, publish.is_transacted());
+    let forward = Forward {
+        message: Arc::clone(message),
+        plain: false,
+        shares: alloc::vec![share],
+        retain: false,
+        queue: false,
+        manner,
+    };
+    expect(own, to, Some(token), publish);
+    let token = Some(token);
+    own.outbox.bus(to, BusMessage::Forward { forward, token });
+}
+
+/// Where a message waits that is published later: here, or at the home of its topic.
+fn find_waiting(own: &mut Owners, topic: &str) -> Matches {
+    if !own.members.is_edge() {
+        return waiting::find(own);
+    }
+    let mut found = own.routing.take_spare();
+    let wanted = Wanted {
+        queue: true,
+        ..Wanted::default()
+    };
+    found.forwards.push((own.members.home(topic), wanted));
+    found
 }
 
 /// Gives a message that a transaction makes dead to the queue of its topic, if there is
@@ -165,7 +206,7 @@ pub(crate) fn place_dead(
 /// The queue with this address, or its shard.
 fn find_queue(own: &mut Owners, address: &str) -> Matches {
     let mut found = own.routing.take_spare();
-    let home = ShardId(home_shard(address, own.config.shards));
+    let home = own.members.home(address);
     if home != own.config.shard {
         let wanted = Wanted {
             queue: true,
@@ -223,6 +264,12 @@ pub(crate) fn handle_forward(
     forward: &Forward,
     token: Option<u64>,
 ) {
+    if let Some(token) = token.filter(|_| !forward.shares.is_empty() && own.members.is_far(from)) {
+        return match own.members.is_edge() {
+            true => loans::borrow(own, (from, token), forward),
+            false => relay(own, (from, token), forward),
+        };
+    }
     let scope = Scope {
         plain: forward.plain,
         shares: &forward.shares,
@@ -246,7 +293,10 @@ pub(crate) fn handle_forward(
     }
     let mut source = Source::of(message, own.now);
     if forward.queue {
-        source = source.for_queue();
+        source = match addresses::is_queue(&message.topic) {
+            true => source.for_queue(),
+            false => source.for_later(),
+        };
     }
     if token.is_some() {
         source = source.answered();
@@ -257,7 +307,56 @@ pub(crate) fn handle_forward(
         Manner::Transacted => source.transacted(),
         Manner::Dead => source.transacted().lossy(),
     };
+    if source.is_for_later() && !may_wait(own, message) {
+        let refused = Some(NotTaken::NoRoom);
+        if let Some(token) = token {
+            promise(own, (from, token), Work::default(), refused, None);
+        }
+        return;
+    }
     prepare(own, (from, token), &scope, &mut source, work, refused);
+}
+
+/// Whether the sender of a message that came to an edge has room where it waits for its
+/// time.
+fn may_wait(own: &Owners, message: &Message) -> bool {
+    let sender = message.extra.as_ref().and_then(|extra| extra.sender);
+    sender.is_none_or(|sender| waiting::has_share(own, sender, message.cost()))
+}
+
+/// An edge has a message for shared subscriptions: this home chooses who gets it.
+fn relay(own: &mut Owners, (from, token): (ShardId, u64), forward: &Forward) {
+    let mine = own.commits.token();
+    let mut publish = PendingPublish::new(None, forward.manner == Manner::Lossy);
+    publish.rest_mut().relayed = Some((from, token));
+    let missed = Missed {
+        message: Arc::clone(&forward.message),
+        shares: forward.shares.clone(),
+    };
+    shared::choose_again(own, &missed, mine, &mut publish);
+    settle::line_up(own, mine, publish);
+}
+
+/// Stores what is durable here of a publish of an edge, which has no store: the edge is
+/// answered when it is stored. Each home does that by itself.
+fn keep_part(own: &mut Owners, from: (ShardId, u64), mut work: Work, refused: Option<NotTaken>) {
+    let ops = core::mem::take(&mut work.ops);
+    if refused.is_some() || (ops.is_empty() && !work.waits()) {
+        settle::settle_work(own, work, refused.is_none());
+        return settle::answer_relayed(own, from, refused.is_none(), refused);
+    }
+    for op in ops {
+        own.commits.write_together(op);
+    }
+    let token = own.commits.token();
+    let part = Pending::Part(alloc::boxed::Box::new(Part { from, work }));
+    own.commits.when_stored(token, part);
+}
+
+/// The store has, or has not, what is durable here of a publish of an edge.
+pub(crate) fn finish_part(own: &mut Owners, part: Part, stored: bool) {
+    settle::settle_work(own, part.work, stored);
+    settle::answer_relayed(own, part.from, stored, None);
 }
 
 /// Delivers a message of another shard, and answers what must be stored.
@@ -275,9 +374,10 @@ fn prepare(
             return promise(own, (from, token), work, Some(NotTaken::NoRoom), None);
         }
     }
-    let mut found = match source.is_to_queue() {
-        true => find_queue(own, source.topic()),
-        false => find(own, source.topic(), None, Some(scope), source.qos()),
+    let mut found = match source.is_to_topic() {
+        true => finding::find(own, source, None, Some(scope)),
+        false if source.is_for_later() => waiting::find(own),
+        false => find_queue(own, source.topic()),
     };
     if source.is_to_queue() {
         if found.hits.is_empty() && !source.is_lossy() {
@@ -312,6 +412,9 @@ pub(crate) fn promise(
     refused: Option<NotTaken>,
     missed: Option<Missed>,
 ) {
+    if own.members.may_go(from) && !own.members.is_edge() {
+        return keep_part(own, (from, token), work, refused);
+    }
     let ops = core::mem::take(&mut work.ops);
     let dead = work.take_dead();
     let waits = !ops.is_empty() || work.waits();
@@ -343,7 +446,7 @@ fn place_retained(
     work: &mut Work,
     forwards: &mut Vec<(ShardId, Wanted)>,
 ) -> bool {
-    let owner = ShardId(home_shard(source.topic(), own.config.shards));
+    let owner = own.members.home(source.topic());
     if owner != own.config.shard {
         if let Some((_, wanted)) = forwards.iter_mut().find(|(to, _)| *to == owner) {
             wanted.retain = true;

@@ -5,7 +5,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{Message, ShardId};
+use dunlin_base::Message;
 use dunlin_store::StoreOp;
 
 use crate::io::BusMessage;
@@ -139,11 +139,8 @@ fn set_retained(own: &mut Owners, message: &Arc<Message>) {
     let before = cost(own);
     own.routing.retained.set(message);
     own.budget.change(Part::Retained, before, cost(own));
-    for shard in 0..own.config.shards {
-        let to = ShardId(shard);
-        if to != own.config.shard {
-            let message = Arc::clone(message);
-            own.outbox.bus(to, BusMessage::Retained { message });
-        }
+    for to in own.members.others() {
+        let message = Arc::clone(message);
+        own.outbox.bus(to, BusMessage::Retained { message });
     }
 }

@@ -3,13 +3,14 @@
 
 use alloc::boxed::Box;
 
+use dunlin_base::ShardId;
 use dunlin_queue::Delivery;
 use dunlin_store::limits::BATCH_OPS_MAX;
 use dunlin_store::{Seq, StoreOp};
 
 use crate::control::values::Reply;
 use crate::ids::SessionRef;
-use crate::io::{BusMessage, NotTaken};
+use crate::io::{BusMessage, NotTaken, Preparation};
 use crate::messages::source::Source;
 use crate::messages::{retained, throttle};
 use crate::owners::pending::{
@@ -130,6 +131,9 @@ pub(crate) fn finish_publish(
     stored: bool,
 ) {
     if let Some(rest) = publish.take_rest() {
+        if let Some(of) = rest.relayed {
+            answer_relayed(own, of, stored, publish.refused);
+        }
         if let Some(number) = rest.operator {
             let matched = !publish.unmatched;
             own.outbox
@@ -150,6 +154,23 @@ pub(crate) fn finish_publish(
         (true, false) => Verdict::Accepted,
     };
     receivers::answer(own, origin, token, verdict);
+}
+
+/// Says to an edge what became of what it had this home do for a publish.
+pub(crate) fn answer_relayed(
+    own: &mut Owners,
+    (to, token): (ShardId, u64),
+    stored: bool,
+    refused: Option<NotTaken>,
+) {
+    if stored {
+        return own.outbox.answer(to, token);
+    }
+    let answer = Preparation {
+        refused: Some(refused.unwrap_or(NotTaken::NotStored)),
+        ..Preparation::default()
+    };
+    own.outbox.bus(to, BusMessage::Prepared { token, answer });
 }
 
 /// What follows from a publish besides its acknowledgement.
@@ -191,6 +212,10 @@ pub(crate) fn give_back(own: &mut Owners, session: SessionRef, delivery: Deliver
 pub(crate) fn settle_work(own: &mut Owners, mut work: Work, stored: bool) {
     if let Some(change) = work.retained.take() {
         retained::settle_retained(own, &change, stored);
+    }
+    for loan in core::mem::take(&mut work.loans) {
+        own.later
+            .extend(stored.then_some(Later::Lend(Box::new(loan))));
     }
     let transacted = work.take_transacted();
     settle_due(own, work, stored);

@@ -4,22 +4,28 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use dunlin_base::{Message, QoS, ShardId, Text};
-use dunlin_queue::Delivery;
-use dunlin_store::{Seq, StoreOp};
+use dunlin_base::{Message, QoS, ShardId, StreamId, Text};
+use dunlin_queue::{Content, Delivery, Identifiers};
+use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::{SessionIdx, SessionRef};
 use crate::io::{BusMessage, Forward, Manner, Missed, NotTaken, PassedOn};
 use crate::messages::source::Source;
 use crate::messages::{deliver, settle};
-use crate::owners::Owners;
 use crate::owners::commits::target;
 use crate::owners::connections::Connections;
 use crate::owners::pending::{Passed, PendingPublish};
 use crate::owners::routing::{Hit, Member, Subscribed, Subscriber};
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
+use crate::owners::{Later, Owners};
 use crate::receivers;
+
+/// No session: a message that none has had.
+pub(crate) const NONE: SessionRef = SessionRef {
+    key: SessionKey(0),
+    at: usize::MAX,
+};
 
 /// Gives a message of a group to another member than `old`, which had it: one that
 /// can take it now or, when `old` will not be back, any. In the store it stays where
@@ -43,20 +49,47 @@ fn try_pass(own: &mut Owners, delivery: Delivery, old: SessionRef, ends: bool) -
         ends,
         returned: false,
     };
-    match choose(own, &passed, false, ends) {
+    try_choice(
+        own,
+        passed,
+        &Choice {
+            // On an edge others are a matter of the home that has lent it.
+            local: own.members.is_edge(),
+            any: ends,
+            not: Some(Subscriber::Session(old.at as u32)),
+        },
+    )
+}
+
+fn try_choice(own: &mut Owners, passed: Passed, among: &Choice) -> Option<Passed> {
+    match choose(own, &passed, among) {
         Some((Subscriber::Session(s), value)) => give_to(own, passed, s as usize, &value),
         Some((Subscriber::Shard(to), _)) => {
-            send(own, to, passed);
+            match own.members.may_go(to) {
+                true => own.later.push_back(Later::Lend(Box::new((to, passed)))),
+                false => send(own, to, passed),
+            }
             None
         }
         None => Some(passed),
     }
 }
 
+/// Another member than those of an edge gets a message that it had.
+pub(crate) fn pass_again(own: &mut Owners, passed: Passed, not: Option<ShardId>) {
+    let not = not.map(Subscriber::Shard);
+    let (local, any) = (false, true);
+    if let Some(passed) = try_choice(own, passed, &Choice { local, any, not }) {
+        leave_behind(own, passed);
+    }
+}
+
 /// The delivery is that of the session which had it.
 fn keep(own: &mut Owners, passed: Passed) -> Delivery {
     let (delivery, old) = (passed.delivery, passed.old.key);
-    if let (Some(seq), Some(queue)) = (delivery.seq, passed.queue.filter(|queue| *queue != old)) {
+    if own.commits.is_durable()
+        && let (Some(seq), Some(queue)) = (delivery.seq, passed.queue.filter(|queue| *queue != old))
+    {
         own.commits.keep(old, Seq(seq), queue);
     }
     delivery
@@ -75,13 +108,24 @@ pub(crate) fn handle_passed_on(own: &mut Owners, from: ShardId, mut passed: Pass
         let delivery = keep(own, passed);
         return settle::give_back(own, old, delivery);
     }
-    if let Some((Subscriber::Session(s), value)) = choose(own, &passed, true, true) {
+    let here = Choice {
+        local: true,
+        any: true,
+        not: None,
+    };
+    if let Some((Subscriber::Session(s), value)) = choose(own, &passed, &here) {
         match give_to(own, passed, s as usize, &value) {
             Some(refused) => passed = refused,
             None => return,
         }
     }
+    let share = passed.delivery.share.as_deref().unwrap_or_default();
     match passed.returned {
+        // It had a member when it was asked.
+        true if !own.routing.has_member_on(share, from) => {
+            passed.returned = false;
+            pass_again(own, passed, Some(from));
+        }
         true => leave_behind(own, passed),
         false => {
             passed.returned = true;
@@ -95,20 +139,24 @@ fn published(delivery: &Delivery) -> QoS {
     delivery.held().map_or(delivery.qos, |message| message.qos)
 }
 
-/// Chooses who gets a message that another member gives up: `local`, only of this
-/// shard; `any`, also one that cannot take it now.
-fn choose(
-    own: &Owners,
-    passed: &Passed,
+/// Who may get a message that another member gives up.
+struct Choice {
+    /// Only members of this shard.
     local: bool,
+    /// Also one that cannot take it now.
     any: bool,
-) -> Option<(Subscriber, Subscribed)> {
+    /// Not this one.
+    not: Option<Subscriber>,
+}
+
+/// Chooses who gets a message that another member gives up.
+fn choose(own: &Owners, passed: &Passed, among: &Choice) -> Option<(Subscriber, Subscribed)> {
+    let Choice { local, any, not } = *among;
     let (sessions, conns) = (&own.sessions, &own.conns);
     let (delivery, groups) = (&passed.delivery, &own.routing.groups);
     let share = delivery.share.as_deref()?;
     let published = published(delivery);
     let exact = published == QoS::ExactlyOnce && groups.queue(share).is_some();
-    let old = (!local).then_some(passed.old.at as u32);
     let fits = |key: Subscriber, value: &Subscribed| match key {
         Subscriber::Session(s) => {
             let qos = published.min(Hit::new(s as usize, value, None).qos());
@@ -117,14 +165,19 @@ fn choose(
             // Otherwise the store has it no longer.
             let stays = qos == QoS::AtLeastOnce || twice && durable;
             let fits = stays || delivery.held().is_some();
-            fits && !(exact && twice && !durable) && Some(s) != old
+            fits && !(exact && twice && !durable)
         }
-        Subscriber::Shard(to) => !local && (!exact || groups.of(share, to).is_some()),
+        Subscriber::Shard(to) => {
+            let lends = own.members.may_go(to);
+            let is_there = delivery.held().is_some() || delivery.seq.is_some();
+            let may = !lends || is_there && own.routing.loans.has_room(to);
+            !local && may && (!exact || groups.of(share, to).is_some())
+        }
     };
     own.routing.choose(
         share,
-        |key, value| fits(key, value) && is_available(sessions, conns, key),
-        |key, value| any && fits(key, value),
+        |key, value| Some(key) != not && fits(key, value) && is_available(own, key),
+        |key, value| any && Some(key) != not && fits(key, value),
     )
 }
 
@@ -180,7 +233,13 @@ fn give_to(
 }
 
 /// The store has a message no longer.
-fn leave_store(own: &mut Owners, passed: &mut Passed) {
+pub(crate) fn leave_store(own: &mut Owners, passed: &mut Passed) {
+    if own.members.is_edge() {
+        if let Some(number) = passed.delivery.seq.take() {
+            own.routing.loans.give_back(&mut own.outbox, number, true);
+        }
+        return;
+    }
     if let (Some(seq), Some(session)) = (passed.delivery.seq.take(), passed.queue) {
         let seq = Seq(seq);
         own.commits.write(StoreOp::Dequeue { seq, session });
@@ -229,7 +288,13 @@ pub(crate) fn give_again(own: &mut Owners, delivery: Delivery, old: SessionRef) 
 
 /// No member takes a message now. It stays in the queue of the group, and comes back
 /// with a restart, as long as there are not too many such.
-fn leave_behind(own: &mut Owners, mut passed: Passed) {
+pub(crate) fn leave_behind(own: &mut Owners, mut passed: Passed) {
+    if own.members.is_edge() {
+        if let Some(number) = passed.delivery.seq {
+            own.routing.loans.give_back(&mut own.outbox, number, false);
+        }
+        return;
+    }
     let max = own.config.sessions.queue_messages_max;
     let share = passed.delivery.share.as_deref();
     let stays = share.is_some_and(|share| own.routing.groups.leave_behind(share, max));
@@ -267,8 +332,7 @@ pub(crate) fn choose_again(
     publish: &mut PendingPublish,
 ) {
     for share in &missed.shares {
-        let (sessions, conns) = (&own.sessions, &own.conns);
-        let prefers = |key, _: &Subscribed| is_available(sessions, conns, key);
+        let prefers = |key, _: &Subscribed| is_available(own, key);
         let chosen = own.routing.choose(share, prefers, |_, _| true);
         if let Some(member) = chosen {
             let share = share.clone();
@@ -306,6 +370,10 @@ fn give(
             let work = &mut publish.rest_mut().work;
             deliver::deliver_hits(own, &mut source, &mut hits, work)
         }
+        Subscriber::Shard(to) if own.members.may_go(to) => {
+            lend(own, to, message, share, publish);
+            true
+        }
         Subscriber::Shard(to) => {
             publish.preparing += 1;
             let forward = Forward {
@@ -321,6 +389,56 @@ fn give(
             true
         }
     }
+}
+
+/// Gives a message that is published to a shared subscription to a member on an edge.
+/// Where the group has a queue it is stored there first; the edge gets it then.
+pub(crate) fn lend(
+    own: &mut Owners,
+    to: ShardId,
+    message: &Arc<Message>,
+    share: Text,
+    publish: &mut PendingPublish,
+) {
+    if !own.routing.loans.has_room(to) || !own.has_memory(message.cost()) {
+        if !publish.lossy {
+            publish.refuse(NotTaken::NoRoom);
+        }
+        return;
+    }
+    let queue = own.routing.groups.queue(&share);
+    let queue = queue.filter(|_| own.commits.is_durable() && message.qos == QoS::AtLeastOnce);
+    let mut delivery = Delivery {
+        content: Content::Held(Arc::clone(message)),
+        seq: None,
+        qos: message.qos,
+        retain: message.retain,
+        identifiers: Identifiers::new(),
+        share: Some(Arc::from(share.as_str())),
+        stream: StreamId::CONTROL,
+        level: own.config.level(&message.topic),
+        maybe_sent: false,
+        failed: 0,
+        added: None,
+    };
+    let work = &mut publish.rest_mut().work;
+    if let Some(queue) = queue {
+        let seq = own.commits.seq();
+        delivery.seq = Some(seq.0);
+        work.ops.push(StoreOp::Enqueue {
+            seq,
+            message: Arc::clone(message),
+            targets: alloc::vec![target(queue, &delivery, None)],
+        });
+    }
+    let passed = Passed {
+        delivery,
+        queue,
+        old: NONE,
+        ends: true,
+        returned: false,
+    };
+    work.loans.push((to, passed));
 }
 
 /// Messages that an online member of a shared subscription may have waiting
@@ -343,9 +461,9 @@ pub(crate) fn member(sessions: &Sessions, conns: &Connections, s: SessionIdx) ->
     }
 }
 
-fn is_available(sessions: &Sessions, conns: &Connections, key: Subscriber) -> bool {
+fn is_available(own: &Owners, key: Subscriber) -> bool {
     match key {
-        Subscriber::Session(s) => member(sessions, conns, s as usize).available,
-        Subscriber::Shard(_) => true,
+        Subscriber::Session(s) => member(&own.sessions, &own.conns, s as usize).available,
+        Subscriber::Shard(to) => own.routing.loans.is_preferred(to),
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Source<'a> {
     transacted: bool,
     /// What is stored with it for its publisher.
     receipt: Option<Box<StoreOp>>,
+    /// The number under which this edge has it from a home.
+    borrowed: Option<u64>,
 }
 
 impl<'a> Source<'a> {
@@ -64,6 +66,7 @@ impl<'a> Source<'a> {
             answered: false,
             transacted: false,
             receipt: None,
+            borrowed: None,
         }
     }
 
@@ -103,6 +106,17 @@ impl<'a> Source<'a> {
     /// Something is stored with it for its publisher.
     pub(crate) fn set_receipt(&mut self, receipt: Option<StoreOp>) {
         self.receipt = receipt.map(Box::new);
+    }
+
+    /// This edge has it from a home, under this number.
+    pub(crate) const fn set_borrowed(&mut self, number: u64) {
+        self.borrowed = Some(number);
+    }
+
+    /// As [`Source::set_borrowed`] has it, for who has the message then, if there is room
+    /// for it.
+    pub(crate) fn take_borrowed(&mut self, room: bool) -> Option<u64> {
+        self.borrowed.take_if(|_| room)
     }
 
     /// Takes what is stored with it for its publisher.

@@ -10,7 +10,7 @@ use crate::control::values::Reply;
 use crate::front;
 use crate::ids::SessionRef;
 use crate::io::Event;
-use crate::messages::{publish, settle};
+use crate::messages::{loans, publish, settle, shared};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
@@ -41,6 +41,9 @@ pub(crate) fn handle_done(own: &mut Owners, done: Done) {
 
 /// Messages that a session wanted came from the store, or are lost.
 fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option<Arc<Message>>)]) {
+    if session == shared::NONE {
+        return loans::handle_loaded(own, messages);
+    }
     if let Some(entry) = own.sessions.resolve_mut(session) {
         entry.handle_loaded(messages);
         let is_node = entry.node().is_some();
@@ -73,7 +76,11 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Purge(purge) => manage::handle_purged(own, purge, true),
         Pending::Operator(number) => own.outbox.reply(number, Reply::Stored(true)),
         Pending::Promise(it) => publish::promise(own, it.from, it.work, it.refused, None),
-        Pending::Binding(_) | Pending::Load { .. } | Pending::Bury(_) => {}
+        Pending::Part(part) => publish::finish_part(own, *part, true),
+        Pending::Binding(_)
+        | Pending::Load { .. }
+        | Pending::Bury(_)
+        | Pending::Introduction(_) => {}
     }
 }
 
@@ -94,7 +101,11 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Operator(number) => own.outbox.reply(number, Reply::Stored(false)),
         // What was to be noted is not: that is no matter of the transaction.
         Pending::Promise(it) => publish::promise(own, it.from, it.work, it.refused, None),
-        Pending::Binding(_) | Pending::Load { .. } | Pending::Bury(_) => {}
+        Pending::Part(part) => publish::finish_part(own, *part, false),
+        Pending::Binding(_)
+        | Pending::Load { .. }
+        | Pending::Bury(_)
+        | Pending::Introduction(_) => {}
     }
 }
 
@@ -105,6 +116,9 @@ pub(crate) fn retry(own: &mut Owners) {
             Pending::Front(pending) => front::retry(own, pending),
             Pending::Group { share, queue } => groups::retry(own, share, queue),
             Pending::Forget { session, client_id } => records::forget(own, session, client_id),
+            Pending::Load {
+                session: shared::NONE,
+            } => loans::load_again(own),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {
                     receivers::pump(own, session.at);
@@ -121,6 +135,8 @@ pub(crate) fn retry(own: &mut Owners) {
             | Pending::Operator(_)
             | Pending::Binding(_)
             | Pending::Promise(_)
+            | Pending::Part(_)
+            | Pending::Introduction(_)
             | Pending::Publish(_) => {}
         }
     }

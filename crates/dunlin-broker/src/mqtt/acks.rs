@@ -112,6 +112,9 @@ pub(crate) fn store_release(
     seq: Seq,
 ) {
     let key = session.key;
+    if own.members.is_edge() {
+        own.routing.loans.give_back(&mut own.outbox, seq.0, true);
+    }
     own.commits.write(StoreOp::PutInflight {
         session: key,
         packet_id: packet_id.get(),

@@ -25,7 +25,6 @@ use crate::owners::Owners;
 use crate::owners::common::Identity;
 use crate::owners::elsewhere::{Claimant, Elsewhere, Free, Place};
 use crate::owners::pending::{FrontPending, Pending};
-use crate::random::home_shard;
 use crate::sessions::{records, rights};
 
 /// The client is authenticated: gets its session, at once or when the one that
@@ -47,7 +46,7 @@ pub(crate) fn accept(
     if own.is_banned(c, &client_id, identity.user.as_ref()) {
         return ending::refuse_banned(own, c);
     }
-    let home = ShardId(home_shard(&client_id, own.config.shards));
+    let home = own.members.home(&client_id);
     let is_home = home == own.config.shard;
     if is_home && !rights::may_have(own, &client_id, identity.user.as_ref()) {
         return refuse(own, c);
@@ -158,6 +157,16 @@ fn handle_left(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
     let ended = own.sessions.remove_elsewhere(client_id);
     for claimant in ended.into_iter().flat_map(|ended| ended.waiting) {
         claim(own, client_id, claimant);
+    }
+}
+
+/// A shard is gone: its sessions have ended, and it claims nothing more.
+pub(crate) fn handle_gone(own: &mut Owners, shard: ShardId) {
+    for client_id in own.sessions.take_claimants(shard) {
+        let ended = own.sessions.remove_elsewhere(&client_id);
+        for claimant in ended.into_iter().flat_map(|ended| ended.waiting) {
+            claim(own, &client_id, claimant);
+        }
     }
 }
 

@@ -90,6 +90,8 @@ pub(crate) struct MqttConn {
     pub(crate) phase: Phase,
     pub(crate) link: Link,
     pub(crate) who: Option<Box<Who>>,
+    /// The shard of its session has had something sent to it.
+    pub(crate) answered: bool,
     /// What vouches for the client, if that is neither the password file nor a
     /// certificate.
     pub(crate) voucher: Option<Box<Voucher>>,
@@ -109,6 +111,7 @@ impl MqttConn {
             phase: Phase::ExpectConnect,
             link: Link::new(now, connect_timeout),
             who: None,
+            answered: false,
             voucher: None,
         }
     }

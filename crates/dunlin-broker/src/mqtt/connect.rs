@@ -14,7 +14,6 @@ use crate::mqtt::fault::Fault;
 use crate::mqtt::{authenticate, ending};
 use crate::owners::Owners;
 use crate::owners::common::Who;
-use crate::random::home_shard;
 use crate::{access, bridges};
 
 /// What to do after a packet.
@@ -80,23 +79,32 @@ pub(crate) fn handle_connect(
             return Ok(Flow::Continue);
         }
     };
-    let mut assigned = None;
-    if lacks_id {
-        assigned = Some(assign_client_id(own));
-    } else if own.config.shards > 1 {
-        let max = own.config.sessions.session_expiry_secs_max;
-        let ends = connect::ends_with_connection(connect, max);
-        let home = ShardId(home_shard(connect.client_id, own.config.shards));
-        if home != own.config.shard && !ends {
-            return Ok(Flow::HandOver(home));
-        }
+    if let Some(home) = elsewhere(own, connect, lacks_id) {
+        return Ok(Flow::HandOver(home));
     }
+    let assigned = lacks_id.then(|| assign_client_id(own));
     let pending = PendingConnect {
         packet: Bytes::copy_from_slice(packet),
         assigned,
     };
     authenticate::authenticate(own, c, connect, pending);
     Ok(Flow::Continue)
+}
+
+/// Where the session lives, if that is not here.
+fn elsewhere(own: &mut Owners, connect: &Connect<'_>, lacks_id: bool) -> Option<ShardId> {
+    let max = own.config.sessions.session_expiry_secs_max;
+    // A will outlives an edge: the session is where the store has it.
+    let stays = connect::ends_with_connection(connect, max)
+        && (connect.will.is_none() || !own.members.is_edge());
+    if stays || (lacks_id && !own.members.is_edge()) {
+        return None;
+    }
+    let home = match lacks_id {
+        true => own.members.home(&format!("{:032x}", own.random.next())),
+        false => own.members.home(connect.client_id),
+    };
+    (home != own.config.shard).then_some(home)
 }
 
 /// Whether a will is for a topic that clients of its listener do not publish to.
@@ -106,11 +114,11 @@ fn is_reserved(own: &Owners, c: ConnIdx, topic: &str) -> bool {
     access::is_reserved(topic) || (!mount.is_empty() && topic.starts_with('$'))
 }
 
-/// An identifier that belongs to this shard.
+/// An identifier that belongs to this shard, if any does.
 fn assign_client_id(own: &mut Owners) -> Text {
     loop {
         let id = format!("auto-{:016x}", own.random.next() as u64);
-        if home_shard(&id, own.config.shards) == own.config.shard.0
+        if (own.members.is_edge() || own.members.is_home_of(&id))
             && own.sessions.find(&id).is_none()
             && own.sessions.elsewhere(&id).is_none()
         {

@@ -210,9 +210,12 @@ fn say_and_close(own: &mut Owners, c: ConnIdx, disconnect: &Disconnect<'_>) {
     let Some(conn) = own.conns.mqtt(c) else {
         return;
     };
+    let answered = conn.answered;
     match (&conn.phase, conn.link.terms.version) {
         //= mqtt5#[MQTT-4.13.2-1]
-        (Phase::Connected(_), Version::V5) => {
+        (Phase::Connected(_), Version::V5) | (Phase::HandedOver(_), Version::V5)
+            if answered || !matches!(conn.phase, Phase::HandedOver(_)) =>
+        {
             let whole = Packet::Disconnect(disconnect.clone());
             if !send::send(own, c, StreamId::CONTROL, &whole) {
                 // The client takes no packet of that size.

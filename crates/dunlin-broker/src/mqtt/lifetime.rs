@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use dunlin_base::{QoS, ShardId};
+use dunlin_base::QoS;
 use dunlin_mqtt::server::session::{Due, Will};
 
 use crate::access::Action;
@@ -15,7 +15,6 @@ use crate::owners::elsewhere::Free;
 use crate::owners::pending::Record;
 use crate::owners::session::Session;
 use crate::owners::timers::{Timer, Timers};
-use crate::random::home_shard;
 use crate::sessions::{lifecycle, records, subscriptions};
 
 /// The session of a connection loses it, if there is one. `with_will`: unless
@@ -140,7 +139,7 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     if let Some(Session::Mqtt(session)) = lifecycle::end_session(own, s)
         && session.claim != 0
     {
-        let home = ShardId(home_shard(&session.client_id, own.config.shards));
+        let home = own.members.home(&session.client_id);
         records::when_forgotten(own, &session.client_id, Free::Left(home, session.claim));
     }
 }

@@ -119,13 +119,13 @@ fn wait_for_more(own: &mut Owners, c: ConnIdx) {
     }
 }
 
-/// Gives a connection to the shard where its session lives: whole, or over
-/// QUIC, whose ids lead here, event by event.
+/// Gives a connection to the shard where its session lives: whole, or event by event
+/// where that is another process, and over QUIC, whose ids lead here.
 fn hand_over(own: &mut Owners, c: ConnIdx, to: ShardId, data: Bytes) {
     let Some(entry) = own.conns.mqtt_mut(c) else {
         return;
     };
-    if entry.peer.transport != Transport::Quic {
+    if entry.peer.transport != Transport::Quic && !own.members.is_far(to) {
         let conn = entry.id;
         ending::remove_conn(own, c);
         // Counted again where it opens.

@@ -284,7 +284,7 @@ fn announce(
     if let Some(conn) = own.conns.mqtt_mut(c) {
         conn.link.subscribing = conn.link.subscribing.saturating_add(1);
     }
-    pending.waiting = usize::from(own.config.shards) - 1;
+    pending.waiting = own.members.others().len();
     subscriptions::announce(own, token, &changes);
     if persistent && own.commits.is_durable() {
         pending.waiting += 1;

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_reference_does_not_find_a_later_session_at_the_same_place() {
-        let mut sessions = Sessions::new(ShardId(3));
+        let mut sessions = Sessions::new(ShardId(3), 0);
         let a = create(&mut sessions, "a");
         let old = sessions.get(a).expect("a session").reference(a);
         assert_eq!(sessions.resolve(old), Some(a));
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn keys_have_the_shard_and_go_on_after_a_restart() {
-        let mut sessions = Sessions::new(ShardId(3));
+        let mut sessions = Sessions::new(ShardId(3), 0);
         let key = |sessions: &Sessions, s| sessions.get(s).expect("a session").key.0;
         let first = create(&mut sessions, "a");
         let first = key(&sessions, first);

@@ -11,6 +11,7 @@ use core::time::Duration;
 use dunlin_base::Instant;
 
 use crate::memory::{Kept, Memory, Part, Parts};
+use crate::owners::end::ScanBudget;
 use crate::owners::holders::Holders;
 
 /// The part of a limit that is left to clients that have taken little.
@@ -42,6 +43,7 @@ pub(crate) struct Budget {
     /// Likewise that a holder has all that it may have.
     full_holder: Option<Instant>,
     pub(crate) holders: Holders,
+    pub(crate) scan: ScanBudget,
 }
 
 /// Messages in queues. One that waits for several sessions is in memory once,
@@ -60,7 +62,9 @@ struct Queues {
 }
 
 impl Budget {
-    pub(crate) fn new(memory: Memory, shards: u16, counts_sessions: bool) -> Self {
+    /// `shards`: in this process, and all of them.
+    pub(crate) fn new(memory: Memory, shards: (u16, usize), counts_sessions: bool) -> Self {
+        let (shards, members) = shards;
         let (limits, grains) = limits(&memory, shards);
         Self {
             alone: shards <= 1,
@@ -78,7 +82,8 @@ impl Budget {
             },
             full: Parts::default(),
             full_holder: None,
-            holders: Holders::new(&memory, shards, counts_sessions),
+            holders: Holders::new(&memory, members, counts_sessions),
+            scan: ScanBudget::default(),
             memory,
         }
     }
@@ -291,7 +296,7 @@ mod tests {
             subscription_bytes_max: 1_000,
             ..Memory::default()
         };
-        Budget::new(memory, 1, false)
+        Budget::new(memory, (1, 1), false)
     }
 
     #[test]

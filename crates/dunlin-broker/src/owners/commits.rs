@@ -117,8 +117,11 @@ struct Sent {
     goes_on: bool,
 }
 
+/// Tokens of one incarnation of a shard: an answer to an earlier one means nothing here.
+const INCARNATION_BITS: u32 = 46;
+
 impl Commits {
-    pub(crate) fn new(shard: ShardId, durable: bool) -> Self {
+    pub(crate) fn new(shard: ShardId, durable: bool, incarnation: u16) -> Self {
         Self {
             shard,
             durable,
@@ -134,7 +137,7 @@ impl Commits {
             kept: HashMap::new(),
             refused: Vec::new(),
             done: VecDeque::new(),
-            last_token: 1,
+            last_token: (u64::from(incarnation) << INCARNATION_BITS) + 1,
             last_seq: 1,
             missing: Missing::default(),
             #[cfg(test)]
@@ -281,6 +284,14 @@ impl Commits {
     /// operations.
     pub(crate) fn prepared(&mut self, from: ShardId, token: u64) -> &mut Work {
         self.prepared.entry((from, token)).or_default()
+    }
+
+    /// Parts of a shard that is gone.
+    pub(crate) fn take_prepared_of(&mut self, from: ShardId) -> Vec<Work> {
+        let of = self.prepared.extract_if(|(shard, _), _| *shard == from);
+        let mut of: Vec<_> = of.collect();
+        of.sort_unstable_by_key(|((_, token), _)| *token);
+        of.into_iter().map(|(_, work)| work).collect()
     }
 
     /// Deliveries of that part.
@@ -508,7 +519,7 @@ mod tests {
     use dunlin_store::StoreError;
 
     fn commits() -> Commits {
-        Commits::new(ShardId(2), true)
+        Commits::new(ShardId(2), true, 0)
     }
 
     const KEY: SessionKey = SessionKey(9);
@@ -590,7 +601,7 @@ mod tests {
         assert_eq!(settled(&mut commits), [(token, true)]);
         assert!(commits.is_idle());
         // Without a store it goes on at once.
-        let mut memory = Commits::new(ShardId(0), false);
+        let mut memory = Commits::new(ShardId(0), false, 0);
         memory.write(other());
         let token = wait_for(&mut memory);
         assert_eq!(settled(&mut memory), [(token, true)]);

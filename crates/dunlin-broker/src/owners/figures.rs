@@ -88,6 +88,11 @@ impl Figures {
         self.shards.insert(shard, counts);
     }
 
+    /// A shard is gone.
+    pub(crate) fn forget(&mut self, shard: ShardId) {
+        self.shards.remove(&shard);
+    }
+
     /// All shards together, from which loads are made; `started`: when counting began.
     pub(crate) fn sum(&mut self, now: Instant, started: Instant) -> Counts {
         let shards = self.shards.values();

@@ -94,13 +94,13 @@ impl Entry {
 }
 
 impl Holders {
-    pub(crate) fn new(memory: &Memory, shards: u16, counts_sessions: bool) -> Self {
+    pub(crate) fn new(memory: &Memory, shards: usize, counts_sessions: bool) -> Self {
         Self {
             sessions_max: memory.sessions_per_user_max,
             counts_sessions: counts_sessions || memory.sessions_per_user_max > 0,
             user_bytes_max: memory.user_bytes_max,
             address_bytes_max: memory.address_bytes_max,
-            shards: usize::from(shards.max(1)),
+            shards: shards.max(1),
             all: HashMap::new(),
             changed: Vec::new(),
             full: 0,
@@ -132,6 +132,30 @@ impl Holders {
             let max = self.bytes_max(&holder);
             self.check(&holder, max);
         }
+    }
+
+    /// There are so many shards from now on.
+    pub(crate) const fn set_shards(&mut self, shards: usize) {
+        self.shards = shards;
+    }
+
+    /// What all holders have here, for a shard that knows nothing of it.
+    pub(crate) fn here(&self) -> Vec<(Holder, Holding)> {
+        let here = self
+            .all
+            .iter()
+            .map(|(holder, it)| (holder.clone(), it.here));
+        let mut here: Vec<_> = here.filter(|(_, it)| *it != Holding::default()).collect();
+        here.sort_unstable();
+        here
+    }
+
+    /// A shard is gone, and what holders had there.
+    pub(crate) fn forget(&mut self, shard: ShardId) {
+        let there = |entry: &Entry| entry.elsewhere.iter().any(|(of, _)| *of == shard);
+        let known = self.all.iter().filter(|(_, entry)| there(entry));
+        let gone = known.map(|(holder, _)| (holder.clone(), Holding::default()));
+        self.handle_changes(shard, gone.collect());
     }
 
     /// Whether bytes are counted.

@@ -20,6 +20,8 @@ pub(crate) mod figures;
 pub(crate) mod groups;
 pub(crate) mod holders;
 pub(crate) mod kind;
+pub(crate) mod loans;
+pub(crate) mod members;
 pub(crate) mod missing;
 pub(crate) mod node;
 pub(crate) mod outbox;
@@ -42,7 +44,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_base::{Instant, StreamId, Text};
+use dunlin_base::{Instant, ShardId, StreamId, Text};
 use dunlin_queue::Delivery;
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
@@ -55,10 +57,10 @@ use crate::owners::audit::Audit;
 use crate::owners::budget::Budget;
 use crate::owners::commits::Commits;
 use crate::owners::connections::Connections;
-use crate::owners::end::ScanBudget;
 use crate::owners::figures::Figures;
+use crate::owners::members::Members;
 use crate::owners::outbox::Outbox;
-use crate::owners::pending::{Dead, Moved, Pending, Retired};
+use crate::owners::pending::{Dead, Moved, Passed, Pending, Retired};
 use crate::owners::routing::Routing;
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
@@ -93,6 +95,8 @@ pub(crate) enum Later {
     /// Give a message of a shared subscription to another member: this session
     /// has ended.
     GiveAgain(SessionRef, Box<Delivery>),
+    /// A member of a shared subscription on an edge gets a message.
+    Lend(Box<(ShardId, Passed)>),
     /// A link or node of this shard hears from another.
     Call(Call),
     /// A message of a node is dead.
@@ -124,7 +128,7 @@ pub(crate) struct Owners {
     pub(crate) budget: Budget,
     pub(crate) termini: Termini,
     pub(crate) timers: Timers,
-    pub(crate) scan_budget: ScanBudget,
+    pub(crate) members: Members,
     pub(crate) outbox: Outbox,
     pub(crate) later: VecDeque<Later>,
     pub(crate) stats: Stats,
@@ -146,7 +150,8 @@ impl Owners {
 
     pub(crate) fn new(config: Config, now: Instant) -> Self {
         let shard = config.shard;
-        let mut random = Generator::new(config.secret.clone(), shard);
+        let members = Members::new(shard, config.homes());
+        let mut random = Generator::new(config.secret.clone(), shard, config.nodes.incarnation);
         let hash_key = random.next() as u64;
         Self {
             access: Access::default(),
@@ -154,19 +159,19 @@ impl Owners {
             now,
             random,
             conns: Connections::default(),
-            sessions: Sessions::new(shard),
+            sessions: Sessions::new(shard, config.nodes.incarnation),
             routing: Routing::new(hash_key),
-            commits: Commits::new(shard, config.durable),
+            commits: Commits::new(shard, config.durable, config.nodes.incarnation),
             unstored: Unstored::default(),
             budget: Budget::new(
                 config.memory.clone(),
-                config.shards,
+                (config.shards, members.len()),
                 config.counts_sessions(),
             ),
             termini: Termini::default(),
             timers: Timers::default(),
-            scan_budget: ScanBudget::default(),
-            outbox: Outbox::new(shard, config.shards),
+            outbox: Outbox::new(shard, members.others()),
+            members,
             later: VecDeque::new(),
             stats: Stats::default(),
             audit: Audit::new(now),
@@ -226,10 +231,15 @@ impl Owners {
 
     /// Has the store remove a message from the queue of a session.
     pub(crate) fn dequeue(&mut self, session: SessionKey, seq: Option<u64>) {
-        if let Some(seq) = seq.map(Seq) {
-            let session = self.commits.take_queue(session, seq);
-            self.commits.write(StoreOp::Dequeue { seq, session });
+        let Some(seq) = seq.map(Seq) else {
+            return;
+        };
+        if self.members.is_edge() {
+            let loans = &mut self.routing.loans;
+            return loans.give_back(&mut self.outbox, seq.0, true);
         }
+        let session = self.commits.take_queue(session, seq);
+        self.commits.write(StoreOp::Dequeue { seq, session });
     }
 
     /// Whether only the server publishes to a topic.

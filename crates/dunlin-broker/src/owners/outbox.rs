@@ -29,7 +29,7 @@ const ANSWERS_MAX: usize = 4096;
 pub(crate) struct Outbox {
     shard: ShardId,
     queue: VecDeque<Output>,
-    /// What is gathered for each shard.
+    /// What is gathered for each of the others, in order.
     gathered: Vec<Gathered>,
     spare: Vec<Vec<u8>>,
     spare_answers: Vec<Vec<u64>>,
@@ -38,20 +38,43 @@ pub(crate) struct Outbox {
 
 /// Messages and answers to one shard, in front of which everything for it is
 /// in the queue already.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Gathered {
+    to: ShardId,
     messages: Vec<u8>,
     answers: Vec<u64>,
 }
 
+impl Gathered {
+    const fn new(to: ShardId) -> Self {
+        Self {
+            to,
+            messages: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Queues what was gathered.
+    fn flush(&mut self, queue: &mut VecDeque<Output>) {
+        let to = self.to;
+        if !self.messages.is_empty() {
+            let message = BusMessage::Messages(core::mem::take(&mut self.messages));
+            queue.push_back(Output::Bus { to, message });
+        }
+        if !self.answers.is_empty() {
+            let message = BusMessage::Received(core::mem::take(&mut self.answers));
+            queue.push_back(Output::Bus { to, message });
+        }
+    }
+}
+
 impl Outbox {
-    pub(crate) fn new(shard: ShardId, shards: u16) -> Self {
-        let mut gathered = Vec::new();
-        gathered.resize_with(usize::from(shards), Gathered::default);
+    /// `others`: the shards that are there, in order.
+    pub(crate) fn new(shard: ShardId, others: impl Iterator<Item = ShardId>) -> Self {
         Self {
             shard,
             queue: VecDeque::new(),
-            gathered,
+            gathered: others.map(Gathered::new).collect(),
             spare: Vec::new(),
             spare_answers: Vec::new(),
             missing: Missing::default(),
@@ -68,6 +91,27 @@ impl Outbox {
         self.missing.checked(found)
     }
 
+    /// A shard is there.
+    pub(crate) fn join(&mut self, shard: ShardId) {
+        if let Err(at) = self.place(shard) {
+            self.gathered.insert(at, Gathered::new(shard));
+        }
+    }
+
+    /// A shard is gone: nothing more is for it, and what is still here is for the one
+    /// that was there.
+    pub(crate) fn leave(&mut self, shard: ShardId) {
+        if let Ok(at) = self.place(shard) {
+            self.gathered.remove(at);
+        }
+        self.queue
+            .retain(|output| !matches!(output, Output::Bus { to, .. } if *to == shard));
+    }
+
+    fn place(&self, shard: ShardId) -> Result<usize, usize> {
+        self.gathered.binary_search_by_key(&shard, |it| it.to)
+    }
+
     pub(crate) fn push(&mut self, output: Output) {
         self.queue.push_back(output);
     }
@@ -82,10 +126,11 @@ impl Outbox {
         self.queue.push_back(Output::Event(event));
     }
 
-    /// Something for another shard.
+    /// Something for another shard, if it is there.
     pub(crate) fn bus(&mut self, to: ShardId, message: BusMessage) {
-        self.end_gathering(to);
-        self.queue.push_back(Output::Bus { to, message });
+        if self.end_gathering(to) {
+            self.queue.push_back(Output::Bus { to, message });
+        }
     }
 
     /// A message for the plain subscriptions of another shard, which `put` adds to
@@ -99,7 +144,10 @@ impl Outbox {
         if payload_bytes > PAYLOAD_BYTES_MAX {
             return false;
         }
-        let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
+        let Ok(at) = self.place(to) else {
+            return false;
+        };
+        let Some(gathered) = self.gathered.get_mut(at) else {
             return false;
         };
         if gathered.messages.is_empty()
@@ -117,7 +165,10 @@ impl Outbox {
     /// The answer to a message of another shard for which nothing has to be
     /// stored here.
     pub(crate) fn answer(&mut self, to: ShardId, token: u64) {
-        let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
+        let Ok(at) = self.place(to) else {
+            return;
+        };
+        let Some(gathered) = self.gathered.get_mut(at) else {
             return;
         };
         if gathered.answers.is_empty()
@@ -176,8 +227,8 @@ impl Outbox {
 
     pub(crate) fn pop(&mut self) -> Option<Output> {
         if self.queue.is_empty() {
-            for to in 0..self.gathered.len() as u16 {
-                self.end_gathering(ShardId(to));
+            for gathered in &mut self.gathered {
+                gathered.flush(&mut self.queue);
             }
         }
         self.queue.pop_front()
@@ -189,20 +240,15 @@ impl Outbox {
         self.spare_answers = Vec::new();
     }
 
-    /// Queues what was gathered for a shard, behind everything else for it.
-    fn end_gathering(&mut self, to: ShardId) {
-        let Some(gathered) = self.gathered.get_mut(usize::from(to.0)) else {
-            return;
+    /// Queues what was gathered for a shard, behind everything else for it; `false`: it
+    /// is not there.
+    fn end_gathering(&mut self, to: ShardId) -> bool {
+        let Ok(at) = self.place(to) else {
+            return false;
         };
-        if !gathered.messages.is_empty() {
-            let messages = core::mem::take(&mut gathered.messages);
-            let message = BusMessage::Messages(messages);
-            self.queue.push_back(Output::Bus { to, message });
+        if let Some(gathered) = self.gathered.get_mut(at) {
+            gathered.flush(&mut self.queue);
         }
-        if !gathered.answers.is_empty() {
-            let tokens = core::mem::take(&mut gathered.answers);
-            let message = BusMessage::Received(tokens);
-            self.queue.push_back(Output::Bus { to, message });
-        }
+        true
     }
 }

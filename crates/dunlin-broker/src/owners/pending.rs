@@ -46,6 +46,8 @@ pub(crate) struct Work {
     pub(crate) ops: Vec<StoreOp>,
     pub(crate) due: Vec<Due>,
     pub(crate) retained: Option<RetainedChange>,
+    /// Messages for members of shared subscriptions on edges.
+    pub(crate) loans: Vec<(ShardId, Passed)>,
     transacted: Option<Box<Transacted>>,
 }
 
@@ -55,6 +57,7 @@ impl Work {
         self.ops.is_empty()
             && self.due.is_empty()
             && self.retained.is_none()
+            && self.loans.is_empty()
             && self.transacted.is_none()
     }
 
@@ -90,6 +93,7 @@ impl Work {
         self.ops.extend(more.ops);
         self.due.extend(more.due);
         self.retained = more.retained.or_else(|| self.retained.take());
+        self.loans.extend(more.loans);
         if let Some(more) = more.transacted {
             let all = self.transacted_mut();
             all.retained.extend(more.retained);
@@ -213,6 +217,8 @@ pub(crate) struct Rest {
     pub(crate) unstored: usize,
     /// It is a transaction.
     pub(crate) transacted: bool,
+    /// An edge waits for what becomes of it, under this token.
+    pub(crate) relayed: Option<(ShardId, u64)>,
     /// An operator waits for what becomes of it, under this number.
     pub(crate) operator: Option<u64>,
 }
@@ -365,6 +371,33 @@ pub(crate) struct Purge {
     pub(crate) removed: u64,
 }
 
+/// The part of a publish of an edge that is stored here.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Its shard and token.
+    pub(crate) from: (ShardId, u64),
+    /// What follows.
+    pub(crate) work: Work,
+}
+
+/// What a shard is still to be given that has joined.
+#[derive(Debug)]
+pub(crate) struct Introduction {
+    pub(crate) to: ShardId,
+    pub(crate) next: Chapter,
+}
+
+/// Parts of an introduction, and what each goes on after.
+#[derive(Debug)]
+pub(crate) enum Chapter {
+    /// Plain filters.
+    Filters(Option<Text>),
+    /// `$share` filters, by group and filter.
+    Groups(Option<(Text, Text)>),
+    /// Retained messages of topics whose home is here.
+    Retained(Option<Text>),
+}
+
 /// The part of a transaction of another shard that is prepared here.
 #[derive(Debug)]
 pub(crate) struct Promise {
@@ -408,6 +441,10 @@ pub(crate) enum Pending {
     Operator(u64),
     /// What a transaction of another shard takes here, that is still to be answered.
     Promise(Box<Promise>),
+    /// What is durable of a publish of an edge, that is still to be answered.
+    Part(Box<Part>),
+    /// A shard that has joined is still being given what it has to know.
+    Introduction(Box<Introduction>),
     /// A session's messages could not be read.
     Load {
         session: SessionRef,

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use slab::Slab;
 
 use crate::ids::{SessionIdx, SessionRef};
-use crate::owners::elsewhere::{Elsewhere, Forgetting, Free};
+use crate::owners::elsewhere::{Claimant, Elsewhere, Forgetting, Free, Place};
 use crate::owners::missing::Missing;
 use crate::owners::node::Node;
 use crate::owners::session::Session;
@@ -36,8 +36,12 @@ pub(crate) struct Sessions {
     searches: Cell<u64>,
 }
 
+/// Keys of one incarnation of a shard: what is said of a session of an earlier one means
+/// none of this one.
+const INCARNATION_BITS: u32 = 32;
+
 impl Sessions {
-    pub(crate) fn new(shard: ShardId) -> Self {
+    pub(crate) fn new(shard: ShardId, incarnation: u16) -> Self {
         Self {
             shard,
             table: Slab::new(),
@@ -46,7 +50,7 @@ impl Sessions {
             nodes_of: HashMap::new(),
             elsewhere: HashMap::new(),
             forgetting: HashMap::new(),
-            last_key: 1,
+            last_key: (u64::from(incarnation) << INCARNATION_BITS) + 1,
             missing: Missing::default(),
             #[cfg(test)]
             searches: Cell::default(),
@@ -194,6 +198,21 @@ impl Sessions {
         self.elsewhere.remove(client_id.as_bytes())
     }
 
+    /// A shard is gone and claims nothing more. The client identifiers of its sessions come
+    /// out, in order.
+    pub(crate) fn take_claimants(&mut self, shard: ShardId) -> Vec<Text> {
+        let mut of_shard = Vec::new();
+        for (client_id, entry) in &mut self.elsewhere {
+            let is_there = |it: &Claimant| matches!(it.at, Place::There(at, _) if at == shard);
+            entry.waiting.retain(|claimant| !is_there(claimant));
+            if entry.shard == shard {
+                of_shard.push(client_id.clone());
+            }
+        }
+        of_shard.sort_unstable();
+        of_shard
+    }
+
     /// A session with a record has ended; [`Sessions::end_forget`] follows.
     pub(crate) fn begin_forget(&mut self, client_id: &Text) {
         let entry = self.forgetting.entry(client_id.clone()).or_default();
@@ -276,13 +295,11 @@ mod tests {
     use super::*;
     use dunlin_base::ConnId;
 
-    use crate::owners::elsewhere::{Claimant, Place};
-
     const SHARD: ShardId = ShardId(3);
 
     #[test]
     fn home_knows_where_a_session_lives() {
-        let mut sessions = Sessions::new(SHARD);
+        let mut sessions = Sessions::new(SHARD, 0);
         let entry = Elsewhere {
             shard: ShardId(1),
             token: 7,
@@ -304,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_the_store_waits_for_all_sessions_of_a_client() {
-        let mut sessions = Sessions::new(SHARD);
+        let mut sessions = Sessions::new(SHARD, 0);
         let client = Text::from_static("a");
         let free = || Free::Granted(ShardId(1), 7);
         assert!(sessions.when_forgotten("a", free()).is_some());

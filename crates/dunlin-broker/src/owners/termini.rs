@@ -2,6 +2,7 @@
 //! of one that sent and is detached.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use dunlin_base::{Instant, ShardId, Text};
 use hashbrown::HashMap;
@@ -64,6 +65,23 @@ impl Termini {
 
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Terminus> {
         self.all.get_mut(name.as_bytes())
+    }
+
+    /// A shard is gone: its links wait for nothing more. The names that it has come out, in
+    /// order, with the link that has each or, where something is kept of one that had it,
+    /// none.
+    pub(crate) fn take_waiting(&mut self, shard: ShardId) -> Vec<(Text, Option<SessionRef>)> {
+        let mut names = Vec::new();
+        for (name, it) in &mut self.all {
+            it.waiting.take_if(|(of, _)| *of == shard);
+            let held = it.holder.filter(|(of, _)| *of == shard);
+            let away = it.away.as_ref().is_some_and(|away| away.link.0 == shard);
+            if held.is_some() || away {
+                names.push((name.clone(), held.map(|(_, link)| link)));
+            }
+        }
+        names.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        names
     }
 
     /// Nothing is known of a name any more.

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv6Addr};
 
-use dunlin_base::{Message, ShardId, Text};
+use dunlin_base::{Message, Text};
 use hashbrown::HashSet;
 
 use crate::fault::NoRoom;
@@ -293,6 +293,7 @@ impl Owners {
             session.visit_held(&mut look);
             places += session.place_bytes();
         }
+        self.routing.loans.held().for_each(&mut look);
         self.commits.visit_due(look);
         self.budget.note_look(bytes + places);
     }
@@ -340,8 +341,7 @@ impl Owners {
     pub(crate) fn tell(&mut self) -> bool {
         self.budget.turn();
         let changes = self.budget.holders.take_changes();
-        let others = (0..self.config.shards).map(ShardId);
-        for to in others.filter(|to| *to != self.config.shard && !changes.is_empty()) {
+        for to in self.members.others().filter(|_| !changes.is_empty()) {
             let message = BusMessage::Holders(changes.clone());
             self.outbox.bus(to, message);
         }

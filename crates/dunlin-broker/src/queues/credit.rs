@@ -64,7 +64,7 @@ fn show(own: &mut Owners, to: ShardId, s: SessionIdx, place: Place) {
     let now = own.now;
     loop {
         let node = own.sessions.node_mut(s);
-        let seen = node.and_then(|node| node.see(place.end, now, &mut own.scan_budget));
+        let seen = node.and_then(|node| node.see(place.end, now, &mut own.budget.scan));
         let Some((key, (message, failed, added))) = seen else {
             return;
         };

@@ -86,7 +86,7 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
         if !node.is_ready() {
             return;
         }
-        match node.next(now, unsettled_max, &mut own.scan_budget) {
+        match node.next(now, unsettled_max, &mut own.budget.scan) {
             Some((end, Next::Send(transfer))) => hand_over(own, s, end, &transfer),
             Some((_, Next::Expired(delivery))) => expire(own, s, delivery),
             Some((end, Next::Load)) => load(own, s, end),

@@ -18,7 +18,6 @@ use crate::owners::routing::Hit;
 use crate::queues::calls::{Call, Create, Refusal};
 use crate::queues::options::Kept;
 use crate::queues::{addresses, nodes};
-use crate::random::home_shard;
 
 /// How a queue is made that a client names and that is not there, if it is.
 pub(crate) fn wanted(config: &Config) -> Option<Create> {
@@ -41,7 +40,7 @@ pub(crate) fn want(own: &mut Owners, address: Text, user: Option<Text>, token: O
         return;
     }
     let here = own.config.shard;
-    let home = ShardId(home_shard(&address, own.config.shards));
+    let home = own.members.home(&address);
     if home == here {
         return make(own, &address, user.as_ref(), token.is_some());
     }

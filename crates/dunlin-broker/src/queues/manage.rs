@@ -219,7 +219,7 @@ fn apply(own: &mut Owners, s: SessionIdx) {
         node: reference,
         waiting: match changes.is_empty() {
             true => 0,
-            false => usize::from(own.config.shards) - 1,
+            false => own.members.others().len(),
         },
     };
     let token = own.commits.token();

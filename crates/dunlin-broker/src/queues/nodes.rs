@@ -284,7 +284,7 @@ fn bind(own: &mut Owners, node: SessionRef) {
         node,
         waiting: match changes.is_empty() {
             true => 0,
-            false => usize::from(own.config.shards) - 1,
+            false => own.members.others().len(),
         },
     };
     let token = own.commits.token();
@@ -310,6 +310,14 @@ pub(crate) fn advance(own: &mut Owners, token: u64, pending: PendingBinding) {
     if let Stage::Making(waiting) = stage {
         for (from, attach) in waiting {
             handle_attach(own, from, attach);
+            if !own.members.has(from) {
+                // The node may have ended with it.
+                let s = own.sessions.resolve(pending.node);
+                s.into_iter().for_each(|s| leave_all(own, s, from));
+            }
+        }
+        if own.sessions.resolve(pending.node).is_none() {
+            return;
         }
     }
     answers::finish(own, s);
@@ -346,6 +354,64 @@ pub(crate) fn handle_leave(
     }
     delivering::pump(own, s);
     check_left(own, s, place.end);
+}
+
+/// A shard is gone, with its links.
+pub(crate) fn handle_gone(own: &mut Owners, shard: ShardId) {
+    let mut nodes: Vec<(Text, SessionIdx)> = own
+        .sessions
+        .all_nodes()
+        .map(|(address, s)| (address.clone(), s))
+        .collect();
+    nodes.sort_unstable();
+    for (address, s) in nodes {
+        if own.sessions.find_node(&address) == Some(s) {
+            leave_all(own, s, shard);
+        }
+    }
+}
+
+/// All links of a shard that is gone leave a node, as when their connections are lost. It
+/// is not known what of theirs has reached a client: all of it counts as sent.
+fn leave_all(own: &mut Owners, s: SessionIdx, shard: ShardId) {
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    let reference = node.reference(s);
+    let ends = node.ends().filter(|(_, end)| end.shard == shard);
+    let ends: Vec<_> = ends
+        .map(|(end, it)| {
+            let place = Place {
+                node: reference,
+                end,
+                link: it.link,
+            };
+            (place, it.last_key(), it.is_away())
+        })
+        .collect();
+    for (place, last_key, is_away) in ends {
+        if own.sessions.resolve(reference).is_none() {
+            return;
+        }
+        match is_away {
+            true => handle_expire(own, shard, place),
+            false => handle_leave(own, shard, place, (last_key, &[]), (false, true)),
+        }
+    }
+    // It may have waited for the end of a connection there.
+    let Some(s) = own.sessions.resolve(reference) else {
+        return;
+    };
+    let node = own.sessions.node_mut(s);
+    let holder = node.and_then(|node| node.holder).filter(|it| it.0 == shard);
+    if let Some((_, link)) = holder {
+        let place = Place {
+            node: reference,
+            end: usize::MAX,
+            link,
+        };
+        handle_expire(own, shard, place);
+    }
 }
 
 /// A link is detached and may come back: what it has and has not settled stays its own.

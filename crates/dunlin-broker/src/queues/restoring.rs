@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use dunlin_base::{ShardId, Text};
+use dunlin_base::Text;
 use dunlin_store::{Recovered, RecoveredSession, StoreOp};
 
 use crate::io::InterestChange;
@@ -16,7 +16,6 @@ use crate::queues::calls::Create;
 use crate::queues::keeping::Had;
 use crate::queues::options::{Kept, Life};
 use crate::queues::{delivering, manage, nodes, termini, waiting};
-use crate::random::home_shard;
 use crate::sessions::{records, subscriptions};
 
 /// Takes over the nodes of this shard; what those of the others are bound to is known.
@@ -24,14 +23,14 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     let mut had = Had::all(recovered);
     for from in &recovered.sessions {
         let had = had.remove(&from.key).unwrap_or_default();
-        let home = home_shard(&from.record.client_id, own.config.shards);
-        if from.record.version == PROTOCOL && home == own.config.shard.0 {
+        let home = own.members.home(&from.record.client_id);
+        if from.record.version == PROTOCOL && home == own.config.shard {
             restore_node(own, from, had);
         }
     }
     // Of nodes that there are not any more.
     for (node, had) in had {
-        if own.config.shard == ShardId(0) {
+        if own.config.shard == own.members.homes().first {
             drop(had.finish(own, node));
         }
     }
@@ -108,7 +107,7 @@ fn configure(own: &mut Owners) {
     let named = own.config.queues.named.clone();
     for queue in named {
         let address = Text::from(format!("{QUEUES}{}", queue.name));
-        let home = ShardId(home_shard(&address, own.config.shards));
+        let home = own.members.home(&address);
         if home != own.config.shard {
             for filter in &queue.topics {
                 let change = InterestChange::Add(filter.clone());

@@ -16,7 +16,6 @@ use crate::owners::termini::{Holder, name_bytes, outcome_bytes};
 use crate::owners::timers::{Timer, Timers};
 use crate::queues::calls::{Call, Left, Outcomes};
 use crate::queues::keeping;
-use crate::random::home_shard;
 
 /// A link has a name from now on.
 pub(crate) fn handle_claim(own: &mut Owners, link: Holder, name: Text, keeps: bool) {
@@ -136,6 +135,16 @@ pub(crate) fn handle_expire(own: &mut Owners, from: ShardId, link: SessionRef, n
     }
 }
 
+/// A shard is gone, with its links: none of them gives back what it had.
+pub(crate) fn handle_gone(own: &mut Owners, shard: ShardId) {
+    for (name, held) in own.termini.take_waiting(shard) {
+        match held {
+            Some(link) => handle_release(own, (shard, link), name, None),
+            None => expire(own, &name),
+        }
+    }
+}
+
 /// The time of what is kept runs.
 fn expire(own: &mut Owners, name: &Text) {
     let now = own.now;
@@ -164,7 +173,7 @@ pub(crate) fn check_expiry(own: &mut Owners) {
 /// Takes over what the store kept of links that sent.
 pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     for (name, (secs, outcomes)) in keeping::all_received(recovered) {
-        if home_shard(&name, own.config.shards) != own.config.shard.0 {
+        if !own.members.is_home_of(&name) {
             continue;
         }
         own.budget.change(Part::Sessions, 0, name_bytes(&name));

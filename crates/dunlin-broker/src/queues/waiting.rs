@@ -15,7 +15,6 @@ use crate::owners::routing::{Hit, Matches};
 use crate::queues::calls::Create;
 use crate::queues::nodes;
 use crate::queues::options::{Kept, Life, Overflow, QueueOptions};
-use crate::random::home_shard;
 
 /// Where a message waits that came to this shard.
 pub(crate) fn find(own: &mut Owners) -> Matches {
@@ -28,6 +27,9 @@ pub(crate) fn find(own: &mut Owners) -> Matches {
 /// Whether a client may have another message of this cost wait here: none has all of the
 /// room.
 pub(crate) fn has_share(own: &Owners, sender: NonZeroU64, cost: usize) -> bool {
+    if own.members.is_edge() {
+        return true;
+    }
     let node = own.sessions.find_node(&address(&own.config));
     let node = node.and_then(|s| own.sessions.get(s)?.node());
     let (messages, bytes) = node.map_or((0, 0), |node| node.delayed.of(sender));
@@ -64,7 +66,7 @@ fn node(own: &mut Owners) -> SessionIdx {
 /// The first address that belongs to the shard.
 fn address(config: &Config) -> Text {
     let mut all = (0_u32..).map(|number| format!("{WAITING}{number}"));
-    let first = all.find(|it| home_shard(it, config.shards) == config.shard.0);
+    let first = all.find(|it| config.homes().of(it) == config.shard);
     Text::from(first.unwrap_or_default())
 }
 

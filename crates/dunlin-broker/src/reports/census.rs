@@ -115,8 +115,10 @@ pub(crate) fn census(own: &Owners) -> Census {
         subscriptions: own.routing.subscriptions(),
         retained: own.routing.retained.len(),
         timers: own.timers.len(),
-        pending: own.commits.pending(),
-        prepared: own.commits.prepared_len() + own.routing.retained.changing(),
+        pending: own.commits.pending() + own.members.due(),
+        prepared: own.commits.prepared_len()
+            + own.routing.retained.changing()
+            + own.routing.loans.len(),
         store_requests: own.commits.unanswered(),
         miscounted_bytes: miscounted(own),
         ..Census::default()
@@ -158,6 +160,7 @@ fn miscounted(own: &Owners) -> usize {
         sum.queued += weight.queued;
     }
     sum.sessions += own.termini.bytes();
+    sum.queued += own.routing.loans.bytes();
     let budget = &own.budget;
     let sessions = own.sessions.iter().map(|(_, session)| &session.charge);
     let conns = own.conns.iter();

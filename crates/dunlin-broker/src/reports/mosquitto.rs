@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use dunlin_base::{Instant, ShardId};
+use dunlin_base::Instant;
 
 use crate::io::{BusMessage, ShardFigures};
 use crate::owners::Owners;
@@ -13,17 +13,15 @@ use crate::owners::figures::Counts;
 use crate::reports::sys::{self, CLIENTS};
 use crate::reports::{census, clients};
 
-/// The shard that publishes.
-const FIRST: ShardId = ShardId(0);
-
 /// Publishes the figures of all shards, or sends those of this one to the shard that does.
 pub(crate) fn round(own: &mut Owners, started: Instant) {
     let counts = count(own);
-    if own.config.shard != FIRST {
+    let first = own.members.homes().first;
+    if own.config.shard != first {
         let figures = ShardFigures(Box::new(counts));
-        return own.outbox.bus(FIRST, BusMessage::Figures(figures));
+        return own.outbox.bus(first, BusMessage::Figures(figures));
     }
-    own.figures.note(FIRST, counts);
+    own.figures.note(first, counts);
     let all = own.figures.sum(own.now, started);
     publish(own, started, &all);
 }

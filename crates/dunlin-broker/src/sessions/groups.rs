@@ -4,7 +4,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use dunlin_base::{ShardId, StreamId, Text};
+use dunlin_base::{StreamId, Text};
 use dunlin_queue::Delivery;
 use dunlin_store::{QueuedRef, Recovered, RecoveredSession, SessionKey, StoreOp};
 
@@ -15,7 +15,6 @@ use crate::owners::groups::{self, Joined, PROTOCOL};
 use crate::owners::pending::Pending;
 use crate::owners::routing::{Hit, Subscribed};
 use crate::owners::session::Session;
-use crate::random::home_shard;
 use crate::sessions::{records, subscriptions};
 
 /// Whether a member keeps messages of the group: its session outlives its connection,
@@ -156,8 +155,8 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
 }
 
 fn restore_group(own: &mut Owners, share: &Text, group: &Restored<'_>) {
-    let (here, shards) = (own.config.shard, own.config.shards);
-    let home = |text: &str| ShardId(home_shard(text, shards));
+    let (here, homes) = (own.config.shard, own.members.homes());
+    let home = |text: &str| homes.of(text);
     let queue = group.queues.first().map(|queue| queue.key);
     if home(share) == here {
         for queue in &group.queues {

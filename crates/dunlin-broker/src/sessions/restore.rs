@@ -15,7 +15,6 @@ use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::groups;
 use crate::owners::node::PROTOCOL;
-use crate::random::home_shard;
 use crate::sessions;
 
 /// Takes over what belongs to this shard, and notes what the sessions of
@@ -25,33 +24,32 @@ use crate::sessions;
 pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     own.commits.skip_seqs(recovered.last_seq);
     own.sessions.skip_keys(recovered.next_session);
-    let own_shard = own.config.shard.0;
     // Earlier versions let clients publish to the server's topics.
     let retained = recovered.retained.iter();
     for message in retained.filter(|message| !access::is_reserved(&message.topic)) {
         own.routing.retained.set(&Arc::new(message.clone()));
-        if home_shard(&message.topic, own.config.shards) == own_shard {
+        if own.members.is_home_of(&message.topic) {
             own.budget.change(Part::Retained, 0, message.cost());
         }
     }
     let mut here = Vec::new();
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
     for session in &recovered.sessions {
-        let home = home_shard(&session.record.client_id, own.config.shards);
-        let is_node = home == own.config.shard.0 && session.record.version == PROTOCOL;
+        let home = own.members.home(&session.record.client_id);
+        let is_node = home == own.config.shard && session.record.version == PROTOCOL;
         if is_node || session.record.version == groups::PROTOCOL {
             continue;
         }
-        if home == own.config.shard.0 {
+        if home == own.config.shard {
             here.push(session);
             continue;
         }
         for (text, ..) in &session.subscriptions {
             if text.starts_with("$share/") {
-                *members.entry((ShardId(home), text.clone())).or_default() += 1;
+                *members.entry((home, text.clone())).or_default() += 1;
             } else {
                 own.routing
-                    .handle_interest(ShardId(home), &InterestChange::Add(text.clone()));
+                    .handle_interest(home, &InterestChange::Add(text.clone()));
             }
         }
     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use dunlin_base::{ShardId, Text};
 use dunlin_store::StoreOp;
+use smallvec::SmallVec;
 
 use crate::ids::SessionIdx;
 use crate::io::{BusMessage, InterestChange};
@@ -112,14 +113,15 @@ pub(crate) fn announce(own: &mut Owners, token: u64, changes: &[InterestChange])
     if changes.is_empty() && token == 0 {
         return;
     }
-    for shard in 0..own.config.shards {
-        let to = ShardId(shard);
-        if to != own.config.shard {
-            let message = BusMessage::Interest {
-                token,
-                changes: changes.to_vec(),
-            };
-            own.outbox.bus(to, message);
+    let others: SmallVec<[ShardId; 16]> = own.members.others().collect();
+    for to in others {
+        let message = BusMessage::Interest {
+            token,
+            changes: changes.to_vec(),
+        };
+        own.outbox.bus(to, message);
+        if token != 0 {
+            own.members.expect(to, token);
         }
     }
 }

@@ -23,6 +23,8 @@ mod kept;
 mod lifetimes;
 #[cfg(feature = "amqp")]
 mod manage;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod members;
 mod missing;
 #[cfg(feature = "amqp")]
 mod own;

@@ -5,16 +5,11 @@ use dunlin_broker::bus::{self, Addressed, Batch};
 use dunlin_broker::{BusMessage, Input};
 
 use super::World;
-use crate::agenda::{Crossing, Happening};
+use crate::agenda::Crossing;
 
-/// A shard says something to another.
-pub(super) fn cross(world: &mut World, from: usize, to: ShardId, message: BusMessage) {
-    let at = world.agenda.soon(world.setup.pace.bus);
-    let inbox = &mut world.inbox[usize::from(to.0)];
-    let at = at.max(*inbox);
-    *inbox = at;
-    let from = ShardId(from as u16);
-    let crossing = match world.setup.bus_of_bytes {
+/// What a shard says to another, as it is sent.
+pub(super) fn cross(world: &World, from: ShardId, to: ShardId, message: BusMessage) -> Crossing {
+    match world.setup.bus_of_bytes {
         true => {
             let (mut batch, sent) = (Vec::new(), world.agenda.now);
             bus::begin(sent, &mut batch);
@@ -22,24 +17,23 @@ pub(super) fn cross(world: &mut World, from: usize, to: ShardId, message: BusMes
             Crossing::Bytes(batch.into(), sent)
         }
         false => Crossing::Value(Addressed { from, to, message }),
-    };
-    world.agenda.at(at, Happening::Bus(crossing));
+    }
 }
 
-/// What a shard said has arrived at another. All have one clock.
-pub(super) fn crossed(world: &mut World, crossing: Crossing) {
+/// What a shard said has arrived at the one of this place. All have one clock.
+pub(super) fn crossed(world: &mut World, place: usize, crossing: Crossing) {
     match crossing {
-        Crossing::Value(addressed) => heard(world, addressed),
+        Crossing::Value(addressed) => heard(world, place, addressed),
         Crossing::Bytes(batch, sent) => {
             for addressed in Batch::open(batch, sent).expect("a batch") {
-                heard(world, addressed.expect("a message"));
+                heard(world, place, addressed.expect("a message"));
             }
         }
     }
 }
 
-fn heard(world: &mut World, addressed: Addressed) {
+fn heard(world: &mut World, place: usize, addressed: Addressed) {
     let Addressed { from, to, message } = addressed;
-    world.trace.note(world.agenda.now, 3, to.0.into(), &[]);
-    world.input(usize::from(to.0), Input::Bus { from, message });
+    assert_eq!(world.cluster.number(place), to, "it is for this shard");
+    world.input(place, Input::Bus { from, message });
 }

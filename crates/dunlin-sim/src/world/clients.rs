@@ -1,7 +1,7 @@
 //! What clients do on their connections, and what they see.
 
 use dunlin_base::transport::{BindingType, NetEventKind, Peer, Transport};
-use dunlin_base::{ConnId, ShardId, StreamId};
+use dunlin_base::{ConnId, StreamId};
 
 use super::World;
 use crate::agenda::Happening;
@@ -218,6 +218,15 @@ pub fn open_as(world: &mut World, protocol: &str, addr: &str, identity: Option<&
     open_with(world, protocol, addr, identity, 0)
 }
 
+/// As [`World::open`], at the shard at this place: the homes come first, then the edges.
+///
+/// # Panics
+/// `protocol` is none, or the shard is not there.
+pub fn open_on(world: &mut World, place: usize, protocol: &str) -> ConnId {
+    assert!(world.cluster.is_up(place), "the shard is not there");
+    open_place(world, place, protocol, "127.0.0.1:40000", None, 0)
+}
+
 /// As [`World::open`], at a listener.
 pub fn open_at(world: &mut World, listener: u16) -> ConnId {
     let protocol = world.setup.protocol.unwrap_or("mqtt");
@@ -231,9 +240,21 @@ fn open_with(
     identity: Option<&str>,
     listener: u16,
 ) -> ConnId {
+    let turn = (world.conns + 1) % world.shards.len() as u64;
+    let place = world.cluster.open_place(turn as usize);
+    open_place(world, place, protocol, addr, identity, listener)
+}
+
+fn open_place(
+    world: &mut World,
+    place: usize,
+    protocol: &str,
+    addr: &str,
+    identity: Option<&str>,
+    listener: u16,
+) -> ConnId {
     world.conns += 1;
-    let shard = world.conns % u64::from(world.setup.shards);
-    let conn = ConnId::new(ShardId(shard as u16), world.conns);
+    let conn = ConnId::new(world.cluster.number(place), world.conns);
     let peer = Peer {
         addr: addr.parse().expect("an address"),
         transport: world.setup.transport,

@@ -31,6 +31,10 @@ mod corpus;
 mod crashes;
 #[cfg(feature = "mqtt")]
 mod delivery;
+#[cfg(all(feature = "mqtt", feature = "amqp"))]
+mod edges;
+#[cfg(feature = "mqtt")]
+mod edges_chaos;
 #[cfg(feature = "mqtt")]
 mod errors;
 #[cfg(feature = "mqtt")]

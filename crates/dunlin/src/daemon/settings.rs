@@ -3,7 +3,7 @@
 use dunlin_base::ShardId;
 use dunlin_broker::auth::{Anonymous, AuthPolicy};
 use dunlin_broker::{
-    Bounds, BridgeSession, Bridges, ClientLimits, Config as ShardConfig, Memory, OtherUser,
+    Bounds, BridgeSession, Bridges, ClientLimits, Config as ShardConfig, Memory, Nodes, OtherUser,
     QueueFull, RunningLimits, Secret, Sending, SessionLimits, SysTopics, Totals,
 };
 use dunlin_net::NetLimits;
@@ -27,6 +27,7 @@ pub(crate) fn shard(
     ShardConfig {
         shard: id,
         shards,
+        nodes: Nodes::default(),
         secret,
         durable: config.store.durability != sections::Durability::Memory,
         listeners: policies(config),

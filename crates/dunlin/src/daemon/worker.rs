@@ -291,6 +291,8 @@ impl Worker {
                     right,
                 }),
                 Output::Event(event) => self.note(&event),
+                // All shards are of this process, from the start to the end.
+                Output::Ready | Output::HomeLost(_) => {}
             }
         }
         self.net.flush();

@@ -30,6 +30,8 @@ variants! {
         18 = PassedOn(passed),
         19 = Holders(changes),
         20 = Figures(figures),
+        21 = Introduced,
+        22 = Returned { token, over },
     }
     Holder {
         1 = User(user),

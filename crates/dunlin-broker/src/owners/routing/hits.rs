@@ -11,6 +11,7 @@ use dunlin_store::SessionKey;
 
 use crate::ids::SessionIdx;
 use crate::owners::groups::Groups;
+use crate::owners::members::Homes;
 use crate::owners::subscribers::{Subscribed, Subscriber};
 
 /// No Local in the options byte of a subscription.
@@ -111,6 +112,22 @@ pub(crate) struct Wanted {
     pub(crate) queue: bool,
 }
 
+impl Wanted {
+    /// Whether it wants nothing of it.
+    pub(crate) const fn is_empty(&self) -> bool {
+        !(self.plain || self.retain || self.queue) && self.shares.is_empty()
+    }
+}
+
+/// How a message goes to shared subscriptions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    /// Its QoS is 2.
+    pub(crate) exact: bool,
+    /// These choose who gets it, each for the groups whose home it is.
+    pub(crate) homes: Option<Homes>,
+}
+
 /// Who gets a message.
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
@@ -154,8 +171,7 @@ pub(super) struct Finder<'a, A, R> {
     pub(super) local: bool,
     /// Some copy has many subscription identifiers.
     pub(super) many: bool,
-    /// Its QoS is 2.
-    pub(super) exact: bool,
+    pub(super) way: Way,
     pub(super) groups: &'a Groups,
     pub(super) member: A,
     pub(super) may_receive: R,
@@ -230,9 +246,12 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
     pub(super) fn add_shared(&mut self, shared: &SharedMatch<'_, Subscriber, Subscribed>) {
         let text = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
         let text = Text::from(text);
+        if let Some(homes) = self.way.homes {
+            return self.forward(homes.of(&text)).shares.push(text);
+        }
         let (local, groups) = (self.local, self.groups);
         let queue = groups.queue(&text);
-        let exact = self.exact && queue.is_some();
+        let exact = self.way.exact && queue.is_some();
         let fits = |key: &Subscriber, value: &Subscribed| match key {
             Subscriber::Session(s) => {
                 !exact || value.options & 3 < 2 || (self.member)(*s as usize).durable

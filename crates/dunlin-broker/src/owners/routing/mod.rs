@@ -2,6 +2,7 @@
 //! tree, with the interest of other shards in it, and the index of retained
 //! messages. It knows sessions and shards by number only.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use dunlin_base::topic::Filter;
@@ -11,6 +12,7 @@ use dunlin_router::{Interest, Match};
 use crate::ids::SessionIdx;
 use crate::io::InterestChange;
 use crate::owners::groups::Groups;
+use crate::owners::loans::Loans;
 use crate::owners::missing::Missing;
 use crate::owners::subscribers::Subscribers;
 pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
@@ -19,7 +21,7 @@ mod hits;
 mod retained;
 
 pub(crate) use hits::{
-    FILTERED, Hit, Matches, Member, NO_LOCAL, RETAIN_AS_PUBLISHED, Scope, Wanted,
+    FILTERED, Hit, Matches, Member, NO_LOCAL, RETAIN_AS_PUBLISHED, Scope, Wanted, Way,
 };
 use hits::{Finder, Mark};
 use retained::Retained;
@@ -31,6 +33,9 @@ pub(crate) struct Routing {
     interest: Interest,
     pub(crate) retained: Retained,
     pub(crate) groups: Groups,
+    pub(crate) loans: Loans,
+    /// What the sessions want of shards that may go.
+    others: BTreeMap<ShardId, BTreeSet<Text>>,
     /// By session.
     marks: Vec<Mark>,
     messages: u64,
@@ -49,6 +54,8 @@ impl Routing {
             interest: Interest::new(),
             retained: Retained::new(),
             groups: Groups::default(),
+            loans: Loans::default(),
+            others: BTreeMap::new(),
             marks: Vec::new(),
             messages: 0,
             spare: Matches::default(),
@@ -59,13 +66,13 @@ impl Routing {
     }
 
     /// Who gets a message of a topic that `origin` published. With a scope:
-    /// only what another shard asked for. With `exact`: its QoS is 2.
+    /// only what another shard asked for.
     pub(crate) fn find(
         &mut self,
         topic: &str,
         origin: Option<SessionIdx>,
         scope: Option<&Scope<'_>>,
-        exact: bool,
+        way: Way,
         member: impl Fn(SessionIdx) -> Member,
         may_receive: impl Fn(SessionIdx) -> bool,
     ) -> Matches {
@@ -79,7 +86,7 @@ impl Routing {
             origin,
             local: scope.is_some(),
             many: false,
-            exact,
+            way,
             groups: &self.groups,
             member,
             may_receive,
@@ -151,6 +158,15 @@ impl Routing {
         group.is_some_and(|(group, filter)| {
             let shared = self.subscribers.tree().shared_group(group, filter);
             shared.is_some()
+        })
+    }
+
+    /// Whether a shared subscription has members on another shard.
+    pub(crate) fn has_member_on(&self, share: &str, shard: ShardId) -> bool {
+        let group = split_share(share);
+        group.is_some_and(|(group, filter)| {
+            let shared = self.subscribers.tree().shared_group(group, filter);
+            shared.is_some_and(|shared| shared.get(Subscriber::Shard(shard)).is_some())
         })
     }
 
@@ -245,6 +261,59 @@ impl Routing {
                 }
             }
         }
+    }
+
+    /// As [`Routing::handle_interest`], of a shard that may go.
+    pub(crate) fn handle_interest_of_edge(&mut self, from: ShardId, change: &InterestChange) {
+        self.handle_interest(from, change);
+        let known = self.others.entry(from).or_default();
+        match change {
+            InterestChange::Add(filter) => _ = known.insert(filter.clone()),
+            InterestChange::Share(share, members) if *members > 0 => {
+                known.insert(share.clone());
+            }
+            InterestChange::Remove(filter) | InterestChange::Share(filter, _) => {
+                known.remove(filter.as_bytes());
+            }
+            InterestChange::Queue(..) => {}
+        }
+        if known.is_empty() {
+            self.others.remove(&from);
+        }
+    }
+
+    /// A shard is gone, and its interest with it; the `$share` filters of that come out.
+    pub(crate) fn forget(&mut self, shard: ShardId) -> Vec<Text> {
+        let known = self.others.remove(&shard).unwrap_or_default();
+        let mut shares = Vec::new();
+        for filter in known {
+            if filter.starts_with("$share/") {
+                self.handle_interest(shard, &InterestChange::Queue(filter.clone(), None));
+                self.handle_interest(shard, &InterestChange::Share(filter.clone(), 0));
+                shares.push(filter);
+            } else {
+                self.handle_interest(shard, &InterestChange::Remove(filter));
+            }
+        }
+        shares
+    }
+
+    /// Filters that sessions here want, from `after` on: at most `max`.
+    pub(crate) fn wanted_after(&self, after: Option<&str>, max: usize) -> Vec<Text> {
+        let filters = self.interest.filters_after(after);
+        filters.take(max).map(Text::from).collect()
+    }
+
+    /// As [`Routing::wanted_after`], of shared subscriptions: group, filter, members.
+    pub(crate) fn groups_after(
+        &self,
+        after: Option<(&str, &str)>,
+        max: usize,
+    ) -> Vec<(Text, Text, u32)> {
+        let groups = self.interest.groups_after(after).take(max);
+        groups
+            .map(|(group, filter, members)| (group.into(), filter.into(), members))
+            .collect()
     }
 
     /// Calls `visit` with who has subscribed to a topic, without giving shared

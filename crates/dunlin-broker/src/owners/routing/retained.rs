@@ -99,6 +99,27 @@ impl Retained {
         self.changes.len()
     }
 
+    /// One page of those that `is_here` accepts, of all topics, from `after` on, and
+    /// where the next page begins.
+    pub(crate) fn page_of_all(
+        &self,
+        after: Option<&str>,
+        is_here: impl Fn(&str) -> bool,
+    ) -> (Vec<Arc<Message>>, Option<Text>) {
+        let (mut page, mut last, mut bytes) = (Vec::new(), None, 0);
+        for (steps, (topic, message)) in self.tree.iter_after(after).enumerate() {
+            if steps >= STEPS_MAX || page.len() >= PAGE_MAX || bytes >= PAGE_BYTES {
+                return (page, last);
+            }
+            last = Some(Text::from(topic));
+            if is_here(topic) {
+                bytes += message.cost();
+                page.push(Arc::clone(message));
+            }
+        }
+        (page, None)
+    }
+
     /// One page of at most `max` retained messages that match a filter, from `after`
     /// on, and where the next page begins.
     pub(crate) fn page(

@@ -24,7 +24,7 @@ const READY: Member = Member {
 };
 
 fn find(routing: &mut Routing, origin: Option<usize>) -> Matches {
-    routing.find("a/b", origin, None, false, |_| READY, |_| true)
+    routing.find("a/b", origin, None, Way::default(), |_| READY, |_| true)
 }
 
 #[test]
@@ -77,7 +77,14 @@ fn another_shard_is_one_forward_however_many_filters_match() {
         plain: true,
         shares: core::slice::from_ref(&share),
     };
-    let found = routing.find("a/b", None, Some(&scope), false, |_| READY, |_| true);
+    let found = routing.find(
+        "a/b",
+        None,
+        Some(&scope),
+        Way::default(),
+        |_| READY,
+        |_| true,
+    );
     assert!(found.hits.is_empty() && found.forwards.is_empty());
     assert_eq!(found.missed, [share]);
     routing.handle_interest(ShardId(1), &InterestChange::Remove(Text::from("a/b")));
@@ -111,7 +118,7 @@ fn a_group_takes_turns_and_prefers_who_is_available() {
             available: available(s),
             ..READY
         };
-        let mut next = || routing.find("a/b", None, None, false, member, |_| true);
+        let mut next = || routing.find("a/b", None, None, Way::default(), member, |_| true);
         (0..3).map(|_| next().hits[0].session).collect()
     };
     let mut all = turns(|_| true);
@@ -135,7 +142,8 @@ fn exactly_once_is_for_durable_members_where_there_are_some() {
     };
     let share = Text::from_static("$share/g/a/b");
     let take = |routing: &mut Routing, exact| -> Vec<(usize, bool)> {
-        let mut next = || routing.find("a/b", None, None, exact, member, |_| true);
+        let way = Way { exact, homes: None };
+        let mut next = || routing.find("a/b", None, None, way, member, |_| true);
         (0..4)
             .map(|_| next().hits.remove(0))
             .map(|hit| (hit.session, hit.queue.is_some()))

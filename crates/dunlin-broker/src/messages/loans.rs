@@ -1,0 +1,136 @@
+//! Messages that are to be kept, for members of shared subscriptions on edges: lent by a
+//! home, which gives one to another member when the edge has none for it or is gone.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Message, QoS, ShardId, Text};
+use dunlin_queue::Content;
+use dunlin_store::Seq;
+
+use crate::io::{BusMessage, Forward, Manner, Output};
+use crate::messages::source::Source;
+use crate::messages::{deliver, finding, shared};
+use crate::owners::Owners;
+use crate::owners::pending::{Passed, Work};
+use crate::owners::routing::Scope;
+
+/// Sends a message to an edge, for a member there; it stays here until that is done with
+/// it. If the edge is gone another member gets it.
+pub(crate) fn lend(own: &mut Owners, to: ShardId, mut passed: Passed) {
+    if !own.members.has(to) {
+        return shared::pass_again(own, passed, Some(to));
+    }
+    let delivery = &passed.delivery;
+    let (Some(share), Some(message)) = (&delivery.share, delivery.held()) else {
+        return load(own, to, passed);
+    };
+    let forward = Forward {
+        message: Arc::clone(message),
+        plain: false,
+        shares: alloc::vec![Text::from(&**share)],
+        retain: false,
+        queue: false,
+        manner: Manner::Usual,
+    };
+    let token = own.commits.token();
+    passed.old = shared::NONE;
+    let before = own.routing.loans.bytes();
+    own.routing.loans.lend(to, token, passed);
+    weigh(own, before);
+    let token = Some(token);
+    own.outbox.bus(to, BusMessage::Forward { forward, token });
+}
+
+/// A message for an edge is in the store only.
+fn load(own: &mut Owners, to: ShardId, passed: Passed) {
+    let Some(seq) = passed.delivery.seq else {
+        return shared::leave_behind(own, passed);
+    };
+    own.routing.loans.begin_loading(seq, to, passed);
+    let request = own.commits.load(shared::NONE, alloc::vec![Seq(seq)]);
+    own.outbox.push(Output::Store(request));
+}
+
+/// Messages for edges came from the store, or are lost.
+pub(crate) fn handle_loaded(own: &mut Owners, messages: &[(u64, Option<Arc<Message>>)]) {
+    for (seq, message) in messages {
+        let loaded = own.routing.loans.end_loading(*seq);
+        if let (Some((to, mut passed)), Some(message)) = (loaded, message) {
+            passed.delivery.content = Content::Held(Arc::clone(message));
+            lend(own, to, passed);
+        }
+    }
+}
+
+/// Asks the store once more for what it could not read.
+pub(crate) fn load_again(own: &mut Owners) {
+    let seqs: Vec<Seq> = own.routing.loans.loading().map(Seq).collect();
+    if !seqs.is_empty() {
+        let request = own.commits.load(shared::NONE, seqs);
+        own.outbox.push(Output::Store(request));
+    }
+}
+
+/// What is lent counts as what waits in queues.
+fn weigh(own: &mut Owners, before: usize) {
+    let now = own.routing.loans.bytes();
+    own.budget.change_queue(before, now);
+}
+
+/// A home lends this edge a message.
+pub(crate) fn borrow(own: &mut Owners, (from, token): (ShardId, u64), forward: &Forward) {
+    let message = &forward.message;
+    let scope = Scope {
+        plain: false,
+        shares: &forward.shares,
+    };
+    let mut source = Source::of(message, own.now).answered();
+    let mut found = finding::find(own, &source, None, Some(&scope));
+    let memory = own.has_memory(message.cost());
+    let hit = found.hits.first();
+    let fits =
+        hit.is_some_and(|hit| deliver::has_room(own, hit.session, message.cost(), 1, memory));
+    let over = match fits {
+        true => {
+            let number = own.routing.loans.borrow(from, token);
+            source.set_borrowed(number);
+            deliver::deliver_hits(own, &mut source, &mut found.hits, &mut Work::default());
+            // Not taken: it was delivered at most once.
+            source.take_borrowed(true).map(|number| (number, true))
+        }
+        false => Some((own.routing.loans.borrow(from, token), false)),
+    };
+    own.routing.recycle(found);
+    if let Some((number, over)) = over {
+        own.routing.loans.give_back(&mut own.outbox, number, over);
+    }
+}
+
+/// An edge does not have a message any more.
+pub(crate) fn handle_returned(own: &mut Owners, from: ShardId, token: u64, over: bool) {
+    let before = own.routing.loans.bytes();
+    let Some(mut passed) = own.routing.loans.end(from, token) else {
+        return;
+    };
+    weigh(own, before);
+    match over {
+        true => shared::leave_store(own, &mut passed),
+        false => shared::pass_again(own, passed, Some(from)),
+    }
+}
+
+/// An edge is gone. What it may have given to a client exactly once is over.
+pub(crate) fn handle_gone(own: &mut Owners, shard: ShardId) {
+    let before = own.routing.loans.bytes();
+    let ended = own.routing.loans.end_all(shard);
+    weigh(own, before);
+    for mut passed in ended {
+        let message = passed.delivery.held();
+        if message.is_some_and(|message| message.qos == QoS::ExactlyOnce) {
+            shared::leave_store(own, &mut passed);
+            continue;
+        }
+        shared::pass_again(own, passed, None);
+    }
+}

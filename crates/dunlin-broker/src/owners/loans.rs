@@ -1,0 +1,128 @@
+//! Messages of shared subscriptions that members on edges have. The home that gave one
+//! keeps it until that member is done with it, so that another gets it when the edge is
+//! gone; the edge gives one back when it has no member for it.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Message, ShardId};
+
+use crate::io::BusMessage;
+use crate::owners::outbox::Outbox;
+use crate::owners::pending::Passed;
+
+/// Messages that one edge may have; further ones go to other members.
+pub(crate) const LENT_MAX: usize = 65_536;
+
+/// Messages that an edge may have before other members are preferred.
+const LENT_PREFERRED_MAX: usize = 1024;
+
+/// Both sides of it; a shard has one of them.
+#[derive(Debug, Default)]
+pub(crate) struct Loans {
+    /// What edges have, by their tokens.
+    lent: BTreeMap<(ShardId, u64), Passed>,
+    /// How many of them each has.
+    counts: BTreeMap<ShardId, usize>,
+    /// Bytes of all of them.
+    bytes: usize,
+    /// Messages that are being loaded for edges, by their places in the store.
+    loading: BTreeMap<u64, (ShardId, Passed)>,
+    /// What this edge has, by the number that stands for a place in the store: the home,
+    /// and its token.
+    borrowed: BTreeMap<u64, (ShardId, u64)>,
+    last: u64,
+}
+
+impl Loans {
+    /// An edge gets a message.
+    pub(crate) fn lend(&mut self, to: ShardId, token: u64, passed: Passed) {
+        self.bytes += passed.delivery.held_cost();
+        self.lent.insert((to, token), passed);
+        *self.counts.entry(to).or_default() += 1;
+    }
+
+    /// An edge does not have a message any more.
+    pub(crate) fn end(&mut self, of: ShardId, token: u64) -> Option<Passed> {
+        let passed = self.lent.remove(&(of, token))?;
+        self.bytes = self.bytes.saturating_sub(passed.delivery.held_cost());
+        if let Some(count) = self.counts.get_mut(&of) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&of);
+            }
+        }
+        Some(passed)
+    }
+
+    /// An edge is gone: what it had.
+    pub(crate) fn end_all(&mut self, of: ShardId) -> Vec<Passed> {
+        self.counts.remove(&of);
+        let of = (of, 0)..=(of, u64::MAX);
+        let all = self.lent.extract_if(of, |_, _| true);
+        let all: Vec<Passed> = all.map(|(_, passed)| passed).collect();
+        let bytes: usize = all.iter().map(|it| it.delivery.held_cost()).sum();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        all
+    }
+
+    /// A message for an edge is being loaded.
+    pub(crate) fn begin_loading(&mut self, seq: u64, to: ShardId, passed: Passed) {
+        self.loading.insert(seq, (to, passed));
+    }
+
+    /// It is there, or lost.
+    pub(crate) fn end_loading(&mut self, seq: u64) -> Option<(ShardId, Passed)> {
+        self.loading.remove(&seq)
+    }
+
+    /// Places of those that are being loaded.
+    pub(crate) fn loading(&self) -> impl Iterator<Item = u64> {
+        self.loading.keys().copied()
+    }
+
+    /// Whether an edge may get another message.
+    pub(crate) fn has_room(&self, of: ShardId) -> bool {
+        self.count(of) < LENT_MAX
+    }
+
+    /// Whether it may rather than another member.
+    pub(crate) fn is_preferred(&self, of: ShardId) -> bool {
+        self.count(of) < LENT_PREFERRED_MAX
+    }
+
+    fn count(&self, of: ShardId) -> usize {
+        self.counts.get(&of).copied().unwrap_or(0)
+    }
+
+    /// This edge gets a message, which has this number here.
+    pub(crate) fn borrow(&mut self, from: ShardId, token: u64) -> u64 {
+        self.last += 1;
+        self.borrowed.insert(self.last, (from, token));
+        self.last
+    }
+
+    /// This edge is done with a message that a home has lent it or, if not, has no member
+    /// for it.
+    pub(crate) fn give_back(&mut self, outbox: &mut Outbox, number: u64, over: bool) {
+        if let Some((home, token)) = self.borrowed.remove(&number) {
+            outbox.bus(home, BusMessage::Returned { token, over });
+        }
+    }
+
+    /// Messages that edges have.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        self.lent.values().filter_map(|it| it.delivery.held())
+    }
+
+    /// Bytes of these.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Messages that edges have, and those that this one has.
+    pub(crate) fn len(&self) -> usize {
+        self.lent.len() + self.loading.len() + self.borrowed.len()
+    }
+}
