@@ -15,7 +15,8 @@
 //! happens to the server; `acl LINE; LINE` replaces its access list, `acl -`
 //! takes it away, and `user NAME PASSWORD` changes a user, `user NAME -` removes
 //! one; `says TOPIC yes 10` is what a server says of a topic, or `no` or `down`, and for how many seconds. `set KEY=VALUE` at the top changes the
-//! configuration. What a client receives and no line reads is an error at
+//! configuration; `set edges=0` is for what is another where edges are processes of their own.
+//! What a client receives and no line reads is an error at
 //! the next step.
 
 use core::time::Duration;
@@ -74,10 +75,22 @@ pub struct Script {
     watched: Option<String>,
 }
 
-/// Runs a script against one shard and, with several seeds, against two.
+/// Shards, edges and seeds that a script runs against.
+const RUNS: [(u16, u16, u64); 7] = [
+    (1, 0, 1),
+    (1, 0, 2),
+    (2, 0, 1),
+    (2, 0, 2),
+    (2, 0, 3),
+    (1, 2, 4),
+    (2, 3, 5),
+];
+
+/// Runs a script against one shard, with several seeds against two, and against homes and
+/// edges.
 ///
 /// # Panics
-/// The conversation does not go as written; the message has shards, seed and
+/// The conversation does not go as written; the message has shards, edges, seed and
 /// line.
 pub fn check(script: &str) {
     check_with(script, |_| {});
@@ -88,8 +101,9 @@ pub fn check(script: &str) {
 /// # Panics
 /// As [`check`].
 pub fn check_with(script: &str, change: impl Fn(&mut Setup)) {
-    for (shards, seed) in [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)] {
+    for (shards, edges, seed) in RUNS {
         let mut setup = Setup::new(shards, seed);
+        setup.edges = edges;
         setup.users = USERS;
         change(&mut setup);
         for line in script.lines().map(str::trim) {
@@ -101,14 +115,14 @@ pub fn check_with(script: &str, change: impl Fn(&mut Setup)) {
         for (number, line) in script.lines().enumerate() {
             if let Err(error) = run.step(line.trim()) {
                 panic!(
-                    "shards {shards}, seed {seed}, line {}: {}: {error}",
+                    "shards {shards}, edges {edges}, seed {seed}, line {}: {}: {error}",
                     number + 1,
                     line.trim()
                 );
             }
         }
         if let Err(error) = run.nothing_unread() {
-            panic!("shards {shards}, seed {seed}, at the end: {error}");
+            panic!("shards {shards}, edges {edges}, seed {seed}, at the end: {error}");
         }
     }
 }
@@ -127,6 +141,7 @@ fn set(setup: &mut Setup, pair: &str) {
         "server_streams" => return setup.server_streams = value.parse().expect("a number"),
         "protocol" => return setup.protocol = (value == flow::ALPN).then_some(flow::ALPN),
         "acl" => return setup.acl = access_list(value),
+        "edges" => return setup.edges = value.parse().expect("a number"),
         "asks" => return setup.asks = Some(when_down(value)),
         _ => {}
     }
@@ -268,8 +283,11 @@ impl Script {
     /// A conversation that has not begun.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
+        let mut world = World::new(setup);
+        // Edges join.
+        while world.next_before_quiet().is_some() {}
         Self {
-            world: World::new(setup),
+            world,
             received: 0,
             identifiers: 0,
             clients: Vec::new(),

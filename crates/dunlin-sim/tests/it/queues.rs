@@ -19,7 +19,7 @@ use dunlin_base::transport::Transport;
 use dunlin_base::{ConnId, QoS, SendBuf, StreamId, Text};
 use dunlin_broker::NamedQueue;
 use dunlin_mqtt_codec::Version;
-use dunlin_sim::{Peer, PeerOptions, Random, Setup, ToClient, World};
+use dunlin_sim::{Peer, PeerOptions, Random, Setup, ToClient, World, crash_edge, is_up, join_edge};
 
 const ADDRESS: &str = "/queues/jobs";
 
@@ -327,9 +327,10 @@ fn setup(seed: u64, random: &mut Random) -> Setup {
     setup
 }
 
-fn program(seed: u64) -> Result<(), String> {
+fn program(seed: u64, edges: u16) -> Result<(), String> {
     let mut random = Random::new(seed);
-    let setup = setup(seed, &mut random);
+    let mut setup = setup(seed, &mut random);
+    setup.edges = edges;
     let mut scene = Scene {
         world: World::new(setup),
         peers: vec![publisher("twice"), publisher("once")],
@@ -338,6 +339,7 @@ fn program(seed: u64) -> Result<(), String> {
             .into(),
         seen: Seen::default(),
     };
+    scene.run(Duration::from_millis(100));
     for peer in &mut scene.peers {
         peer.connect(&mut scene.world);
     }
@@ -370,12 +372,28 @@ fn program(seed: u64) -> Result<(), String> {
                 }
                 client.connect(world);
             }
+            _ if random.below(2) < u64::from(edges) => crash_edge(world, random.below(2) as usize),
             _ => world.crash(),
+        }
+        if edges > 0 && random.one_in(3) {
+            revive(&mut scene.world);
         }
         scene.run(Duration::from_micros(random.between(100, 20_000)));
     }
+    if edges > 0 {
+        revive(&mut scene.world);
+    }
     scene.run(Duration::from_secs(90));
     check(&scene)
+}
+
+/// Has edges come back that have died.
+fn revive(world: &mut World) {
+    for edge in 0..2 {
+        if !is_up(world, edge) {
+            join_edge(world, edge);
+        }
+    }
 }
 
 fn check(scene: &Scene) -> Result<(), String> {
@@ -483,7 +501,12 @@ fn run(program: impl Fn(u64) -> Result<(), String>) {
 
 #[test]
 fn what_is_acknowledged_is_consumed_and_what_is_settled_stays_so() {
-    run(program);
+    run(|seed| program(seed, 0));
+}
+
+#[test]
+fn what_is_acknowledged_is_consumed_when_edges_die() {
+    run(|seed| program(seed, 2));
 }
 
 #[test]

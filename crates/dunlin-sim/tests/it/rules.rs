@@ -745,6 +745,8 @@ fn quotas_bound_packets_queues_and_sessions() {
 fn limits_change_while_shards_run() {
     check(
         "
+        # Each process has limits of its own.
+        set edges=0
         set queue_messages_max=1
         set retained_max=1
         set sessions_max=3
