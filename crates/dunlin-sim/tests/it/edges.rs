@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, DeliveryState, Message, ReceiverSettleMode, Role, SerialNumber, Source,
-    Symbols, Target, TerminusExpiryPolicy,
+    AnyTarget, Attach, Coordinator, DeliveryState, Message, ReceiverSettleMode, Role, SerialNumber,
+    Source, Symbols, Target, TerminusExpiryPolicy,
 };
 use dunlin_amqp::{Connection, Delivery, Limits, SaslPolicy, Settings, Side};
 use dunlin_base::transport::Transport;
@@ -507,6 +507,65 @@ fn a_link_has_its_name_again_when_its_edge_is_gone() {
         run_amqp(&mut world, &mut [&mut second]);
         assert!(is_attached(&mut second), "seed {seed}");
         check_quiet(&world);
+    }
+}
+
+#[test]
+fn what_is_published_later_waits_at_a_home() {
+    for seed in 0..4 {
+        let mut setup = setup(seed);
+        setup.config.topics.delays.messages_max = 3;
+        let mut world = begin(setup);
+        let mut peers = vec![
+            peer_at(EDGES[0], "a", 0, &[]),
+            peer_at(EDGES[1], "b", 0, &[("t", QoS::ExactlyOnce)]),
+        ];
+        peers.iter_mut().for_each(|peer| peer.connect(&mut world));
+        pass(&mut world, &mut peers);
+        for (at, qos) in ALL_QOS.into_iter().enumerate() {
+            peers[0].publish(&mut world, "$delayed/5/t", format!("{at}"), qos);
+        }
+        pass(&mut world, &mut peers);
+        assert!(peers[0].is_idle() && peers[1].received.is_empty());
+        // There is no room for more, wherever they come from.
+        peers[0].publish(&mut world, "$delayed/5/t", "3".into(), QoS::AtLeastOnce);
+        pass(&mut world, &mut peers);
+        assert_eq!(peers[0].refused.len(), 1, "seed {seed}");
+        peers[0].parked = true;
+        crash_edge(&mut world, 0);
+        run(&mut world, &mut peers, Duration::from_secs(6));
+        let mut got = payloads(&peers[1]);
+        got.sort_unstable();
+        assert_eq!(got, ["0", "1", "2"], "seed {seed}");
+        check_quiet(&world);
+        assert_eq!(world.disk.stored_messages(), 0);
+    }
+}
+
+#[test]
+fn an_edge_has_no_transactions() {
+    let mut setup = setup(1);
+    setup.transport = Transport::Tcp;
+    let mut world = begin(setup);
+    for (place, refused) in [(HOME, false), (EDGES[0], true)] {
+        let mut client = amqp_at(&mut world, place);
+        let session = client.open(world.now()).expect("open");
+        let attach = Attach {
+            name: "control",
+            role: Role::Sender,
+            source: Some(Source::default()),
+            target: Some(AnyTarget::Coordinator(Coordinator::default())),
+            initial_delivery_count: Some(SerialNumber(0)),
+            ..Attach::default()
+        };
+        client.engine.attach(session, &attach).expect("a session");
+        run_amqp(&mut world, &mut [&mut client]);
+        let condition = client.find(|event| match event {
+            Seen::Detached(_, condition) => Some(condition.clone()),
+            _ => None,
+        });
+        let wanted = refused.then_some("amqp:not-implemented");
+        assert_eq!(condition.as_deref(), wanted, "place {place}");
     }
 }
 
