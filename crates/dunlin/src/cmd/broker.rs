@@ -16,9 +16,9 @@ use crate::config::listener::{Anonymous, Kind, Listener, Protocol};
 use crate::config::{Config, EXAMPLE};
 use crate::control::audit::Who;
 use crate::control::values::{Request, Role};
+use crate::daemon::{Bound, Daemon, GivenUp};
 #[cfg(feature = "cluster")]
-use crate::daemon::Standby;
-use crate::daemon::{Bound, Daemon, GivenUp, StartError};
+use crate::daemon::{Standby, StartError};
 use crate::service::Service;
 use crate::signals::{self, Signal, Signals};
 
