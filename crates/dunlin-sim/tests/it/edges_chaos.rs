@@ -225,9 +225,14 @@ impl Run {
             }
             let publisher = message.payload[..1].to_owned();
             // One whose session ends before its publishes are stored, and which sends
-            // them again in another, has no order.
-            let lasts = ["0", "1"].contains(&publisher.as_str());
-            if !lasts && (chaos.cuts || chaos.crashes) {
+            // them again in another, has no order. With a will it is at a home, also
+            // when its edge dies.
+            let ends = match publisher.as_str() {
+                "2" => chaos.cuts || chaos.crashes,
+                "3" => chaos.cuts || chaos.crashes || chaos.edges,
+                _ => false,
+            };
+            if ends {
                 continue;
             }
             let key = (publisher, message.topic.clone(), message.qos);
