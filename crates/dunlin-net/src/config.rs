@@ -30,8 +30,11 @@ const WS_PATH: &str = "/";
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NetConfig {
-    /// Which shard this loop serves; part of its connections' ids.
+    /// Which shard of this process the loop serves, from 0 on.
     pub shard: ShardId,
+    /// The number that the first shard of this process has among those of all processes;
+    /// default 0. With `shard`, part of its connections' ids.
+    pub first: ShardId,
     /// How many shards share the listeners' addresses.
     pub shards: u16,
     /// The process clock.
@@ -61,6 +64,7 @@ impl NetConfig {
     pub fn new(shard: ShardId, shards: u16, clock: Clock, keys: NetKeys) -> Self {
         Self {
             shard,
+            first: ShardId(0),
             shards: shards.max(1),
             clock,
             limits: NetLimits::default(),
@@ -71,6 +75,11 @@ impl NetConfig {
             accepts_peers: false,
             tickets: None,
         }
+    }
+
+    /// The number of a shard of this process among those of all.
+    pub(crate) const fn number(&self, shard: ShardId) -> ShardId {
+        ShardId(self.first.0.wrapping_add(shard.0))
     }
 
     /// Settings of a loop that only dials.

@@ -15,9 +15,15 @@ mod numbers;
 pub use command::{NetCommand, NetCommandKind};
 pub use event::{NetEvent, NetEventKind};
 
-/// A shard of the broker, from zero.
+/// A shard of the broker: of one process from zero on, of several wherever those of each
+/// begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
+
+impl ShardId {
+    /// The highest one that a [`ConnId`] can name.
+    pub const MAX: Self = Self(0x7fff);
+}
 
 /// A transport connection, unique in one process and never reused: the shard
 /// that owns its socket in the top bits, a serial number in the rest.

@@ -85,10 +85,13 @@ impl Net {
                 "a shard's number must be below the number of shards",
             ));
         }
+        if u32::from(config.first.0) + u32::from(config.shards) > u32::from(ShardId::MAX.0) + 1 {
+            return Err(NetError::Config("the numbers of the shards are too high"));
+        }
         let poll = Poll::new().map_err(NetError::Loop)?;
         let waker = mio::Waker::new(poll.registry(), WAKER).map_err(NetError::Loop)?;
         Ok(Self {
-            conns: Conns::new(config.shard),
+            conns: Conns::new(config.number(config.shard)),
             env: Env::new(config)?,
             poll,
             events: Events::with_capacity(EVENTS_MAX),

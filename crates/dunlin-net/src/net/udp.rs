@@ -161,6 +161,7 @@ fn keep_foreign(net: &mut Net, source: usize, datagram: Datagram) -> Option<Data
     env.counters.datagrams_foreign += 1;
     if net.foreign.len() < FOREIGN_MAX {
         let datagram = ForeignDatagram { listener, datagram };
+        let shard = env.config.number(shard);
         net.foreign.push_back((shard, datagram));
     }
     None
