@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
-	attack innocent soak supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
+	attack innocent soak cluster supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report deb deb-test container \
 	container-test helm-test page-test publish-check sink-test
 
@@ -99,6 +99,10 @@ endef
 
 check: ## the gate without third-party programs: cargo xtask ci
 	$(CARGO) xtask ci
+
+cluster: setup ## three nodes of Dunlin and of NATS on this machine, to try
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" scripts/cluster/up.sh $(ARGS)
 
 setup: ## install what the tests need and is missing
 	scripts/setup-test.sh

@@ -48,7 +48,7 @@ mod linux {
         /// There is no thread for the watchdog.
         #[cfg(feature = "cluster")]
         pub(crate) fn standby() -> io::Result<Self> {
-            Self::there("standby", Pulse::new(Vec::new()))
+            Self::there("standby", Pulse::of_none())
         }
 
         fn there(status: &str, pulse: Pulse) -> io::Result<Self> {

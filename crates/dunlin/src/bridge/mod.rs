@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dunlin_broker::{BridgeSession, home_shard};
+use dunlin_broker::BridgeSession;
 use tokio::sync::watch;
 
 pub use route::VIA;
@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::config::bridge::{BRIDGES_MAX, Bridge};
 use crate::control::values::{Code, Failure, Leftover};
 use crate::daemon::error::StartError;
-use crate::daemon::mailbox::{Address, Mail};
+use crate::daemon::mailbox::{Addresses, Mail};
 use crate::daemon::reload::Reloader;
 use crate::daemon::settings::bridge_sessions;
 use added::Added;
@@ -422,13 +422,11 @@ impl Drop for Bridges {
 fn runner(
     config: &Config,
     bridge: &Bridge,
-    shards: &[Address],
+    shards: &Addresses,
     thread: &Thread,
     folder: &Path,
 ) -> Result<Arc<Runner>, StartError> {
-    let count = u16::try_from(shards.len()).unwrap_or(u16::MAX);
-    let home = usize::from(home_shard(&bridge.local_id(), count));
-    let shard = shards.get(home).or_else(|| shards.first());
+    let shard = shards.get(shards.home(&bridge.local_id()));
     let shard = shard.ok_or_else(|| StartError::Loop("there is no shard".into()))?;
     let id = ends::remote_id(bridge, &thread.broker);
     let clients = &thread.clients;

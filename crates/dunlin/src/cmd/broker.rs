@@ -46,6 +46,11 @@ pub(crate) struct Broker {
     /// ends or dies; then serve. As store.nats.take = "free" of the configuration.
     #[arg(long)]
     standby: bool,
+    /// Be a node of a cluster, whose nodes share a store in NATS JetStream: a server, as in
+    /// nats://user:password@host:4222; may be repeated. Needs cluster.secret_file. As
+    /// store.nats.urls of the configuration.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "standby"])]
+    cluster: Vec<String>,
     /// Override one key of the configuration, as in
     /// --set limits.receive_maximum=100; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
@@ -76,6 +81,10 @@ impl Broker {
         crate::log::init(&config.reports.log)?;
         let descriptors = crate::descriptors::raise_limit();
         tracing::debug!(?descriptors, "limit of open files");
+        #[cfg(feature = "cluster")]
+        if config.cluster.is_used() {
+            return super::node::run(config, &by_signal());
+        }
         let signals = Signals::new().context("cannot handle signals")?;
         let (said, events) = sync_channel(EVENTS_MAX);
         let to = said.clone();
@@ -107,6 +116,10 @@ impl Broker {
         let mut all = self.set.clone();
         if !self.store.is_empty() {
             let urls: toml::Value = self.store.clone().into();
+            all.push(format!("store.nats.urls={urls}"));
+        }
+        if !self.cluster.is_empty() {
+            let urls: toml::Value = self.cluster.clone().into();
             all.push(format!("store.nats.urls={urls}"));
         }
         if self.standby {
@@ -358,7 +371,7 @@ fn announce_standby(config: &Config, standby: &Standby) -> io::Result<()> {
 }
 
 /// What a person needs to know next.
-fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
+pub(super) fn announce(config: &Config, daemon: &Daemon) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let shards = daemon.shard_count();
     writeln!(out, "dunlin broker {}", env!("CARGO_PKG_VERSION"))?;

@@ -11,6 +11,8 @@ mod cert;
 mod cid;
 #[cfg(unix)]
 mod ctl;
+#[cfg(feature = "cluster")]
+mod node;
 mod passwd;
 mod queue;
 #[cfg(feature = "sink")]

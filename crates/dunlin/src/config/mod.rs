@@ -6,6 +6,7 @@
 
 mod asking;
 pub mod bridge;
+pub mod cluster;
 pub mod early;
 mod error;
 pub mod http;
@@ -86,6 +87,8 @@ pub struct Config {
     pub early_data: EarlyData,
     /// What survives a restart.
     pub store: Store,
+    /// Other nodes of the broker.
+    pub cluster: cluster::Cluster,
     /// Who may connect.
     pub auth: Auth,
     /// How the broker is steered.
@@ -102,7 +105,7 @@ pub struct Config {
 
 one_table!(Config {
     data_dir, shards, shard_threads, bridge, listener, limits, topics, quic, tls, early_data,
-    store, auth, control;
+    store, cluster, auth, control;
     rules { priority, rewrite, subscribe, quota, redirect }
     amqp { queue, queues, transactions }
     reports { log, sys, qlog, metrics }
@@ -171,6 +174,7 @@ impl Default for Config {
             tls: tls::Tls::default(),
             early_data: EarlyData::default(),
             store: Store::default(),
+            cluster: cluster::Cluster::default(),
             auth: Auth::default(),
             control: Control::default(),
             rules: Rules::default(),
@@ -456,6 +460,12 @@ impl Config {
         self.early_data.check().map_err(in_section("early_data"))?;
         self.reports.qlog.check().map_err(in_section("qlog"))?;
         self.store.check().map_err(in_section("store"))?;
+        let cluster = self.cluster.check(
+            self.store.nats.is_used(),
+            self.shards,
+            self.limits.packets.max_packet_size.0,
+        );
+        cluster.map_err(in_section("cluster"))?;
         let http = self.control.http.check();
         http.map_err(in_section("control.http"))?;
         self.check_listeners()

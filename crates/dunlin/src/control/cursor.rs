@@ -15,10 +15,9 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     /// Where the first page begins.
-    pub(crate) const FIRST: Self = Self {
-        shard: ShardId(0),
-        at: 0,
-    };
+    pub(crate) const fn first(shard: ShardId) -> Self {
+        Self { shard, at: 0 }
+    }
 }
 
 impl fmt::Display for Cursor {

@@ -136,13 +136,14 @@ fn step(shards: &Shards, places: &mut [usize], budget: usize, ending: &shard::En
 mod tests {
     use super::*;
     use crate::daemon::mailbox::tests::event_loop;
-    use crate::daemon::mailbox::{Inbox, Mail};
+    use crate::daemon::mailbox::{Addresses, Inbox, Mail};
+    use dunlin_base::ShardId;
 
     #[test]
     fn a_shard_that_is_late_is_waited_for_and_one_that_is_gone_is_not() {
         let net = event_loop();
         let (mut inbox, address) = Inbox::new(net.waker());
-        let shards = Shards::new(vec![address]);
+        let shards = Shards::new(Addresses::new(ShardId(0), vec![address]));
         let ending = ending(shard::EndingKind::ShuttingDown, "").expect("a reason");
         let late = shards.clone();
         let order = ending.clone();

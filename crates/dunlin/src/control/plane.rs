@@ -23,7 +23,7 @@ use crate::bridge::Bridges;
 use crate::config::Config;
 use crate::daemon::Bound;
 use crate::daemon::error::StartError;
-use crate::daemon::mailbox::Address;
+use crate::daemon::mailbox::Addresses;
 use crate::daemon::reload::Reloader;
 use crate::metrics::Shards;
 
@@ -39,7 +39,7 @@ const PAGE_TIME: Duration = Duration::from_millis(250);
 
 /// What the plane reaches.
 pub(crate) struct Reach {
-    pub(crate) shards: Vec<Address>,
+    pub(crate) shards: Addresses,
     pub(crate) clock: Clock,
     pub(crate) config: Config,
     /// The store's file, if there is one.
@@ -102,6 +102,16 @@ impl Plane {
     /// The configuration with what reloads have changed.
     pub(super) fn in_force(&self) -> MutexGuard<'_, Config> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses what only the node of a cluster answers that has what is durable.
+    pub(super) fn check_home(&self) -> Result<(), Failure> {
+        let is_edge = self.config.cluster.is_used() && !self.config.store.nats.is_used();
+        if !is_edge {
+            return Ok(());
+        }
+        let text = "this node of the cluster is an edge: ask the home, which has what is durable";
+        Err(Failure::new(Code::Unavailable, text))
     }
 
     /// The bridges have started.
@@ -168,7 +178,7 @@ impl Plane {
         rows_of: impl Fn(shard::Reply) -> Option<shard::Page<T>>,
     ) -> Result<Found<T>, Failure> {
         let mut cursor = match page.after.as_deref().map(str::parse) {
-            None => Cursor::FIRST,
+            None => Cursor::first(self.shards.first()),
             Some(Ok(cursor)) => cursor,
             Some(Err(())) => {
                 let text = "`after` is not what `next` of a page was";
@@ -178,7 +188,7 @@ impl Plane {
         checked(page)?;
         let deadline = Instant::now() + PAGE_TIME;
         let mut rows = Vec::new();
-        while usize::from(cursor.shard.0) < self.shards.count() {
+        while self.shards.has(cursor.shard) {
             if rows.len() >= page.limit || Instant::now() >= deadline {
                 return Ok((rows, Some(cursor.to_string())));
             }

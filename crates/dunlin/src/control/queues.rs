@@ -7,9 +7,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use dunlin_base::{Message, ShardId, Text, topic};
+use dunlin_broker::Overflow;
 use dunlin_broker::control::values as shard;
 use dunlin_broker::control::values::{QueueAnswer, QueueChanges, QueueProblem, QueueView};
-use dunlin_broker::{Overflow, home_shard};
 
 use super::plane::{Outcome, Plane, silent};
 use super::topics::bad;
@@ -98,6 +98,7 @@ fn ask(
     name: &str,
     make: impl FnOnce(Text) -> shard::Request,
 ) -> Result<QueueAnswer, Failure> {
+    plane.check_home()?;
     let address = address(name)?;
     match plane.shards.control(home(plane, &address), make(address)) {
         Some(shard::Reply::Queue(answer)) => match *answer {
@@ -115,8 +116,7 @@ fn address(name: &str) -> Result<Text, Failure> {
 
 /// The shard of a queue.
 fn home(plane: &Plane, address: &str) -> ShardId {
-    let shards = u16::try_from(plane.shards.count()).unwrap_or(u16::MAX);
-    ShardId(home_shard(address, shards))
+    plane.shards.home(address)
 }
 
 fn refused(name: &str, problem: QueueProblem) -> Failure {

@@ -12,7 +12,6 @@ use dunlin_base::message::MessageProperties;
 use dunlin_base::{Message as Neutral, QoS, ShardId, Text, topic};
 use dunlin_broker::access::is_reserved;
 use dunlin_broker::control::values as shard;
-use dunlin_broker::home_shard;
 
 use super::plane::{Outcome, Plane, checked, silent};
 use super::values::{
@@ -125,7 +124,7 @@ fn retained_page(
         after: page.after.as_deref().map(Text::from),
         limit,
     };
-    match plane.shards.control(ShardId(0), request) {
+    match plane.shards.control(plane.shards.first(), request) {
         Some(shard::Reply::Retained(found, next)) => Ok((found, next.map(|it| it.to_string()))),
         _ => Err(silent()),
     }
@@ -166,12 +165,12 @@ fn shown(message: &Neutral) -> Message {
 
 /// Removes retained messages that match, one page of them.
 pub(super) fn clear_retained(plane: &Plane, filter: &str, page: &PageOf) -> Outcome {
+    plane.check_home()?;
     let (found, next) = retained_page(plane, filter, page)?;
     let count = found.len() as u64;
-    let shards = u16::try_from(plane.shards.count()).unwrap_or(u16::MAX);
-    let mut of_shard: BTreeMap<u16, Vec<Text>> = BTreeMap::new();
+    let mut of_shard: BTreeMap<ShardId, Vec<Text>> = BTreeMap::new();
     for message in found {
-        let owner = home_shard(&message.topic, shards);
+        let owner = plane.shards.home(&message.topic);
         of_shard
             .entry(owner)
             .or_default()
@@ -179,7 +178,7 @@ pub(super) fn clear_retained(plane: &Plane, filter: &str, page: &PageOf) -> Outc
     }
     for (owner, topics) in of_shard {
         let request = shard::Request::Forget(topics);
-        stored(plane.shards.control(ShardId(owner), request))?;
+        stored(plane.shards.control(owner, request))?;
     }
     Ok(Reply::Done { count, next })
 }
@@ -231,8 +230,7 @@ pub(super) fn publish(plane: &Plane, message: &Message) -> Outcome {
         properties: (!properties.is_empty()).then(|| Box::new(properties)),
         extra: None,
     };
-    let shards = u16::try_from(plane.shards.count()).unwrap_or(u16::MAX);
-    let at = ShardId(home_shard(&topic, shards));
+    let at = plane.shards.home(&topic);
     let request = shard::Request::Publish(Arc::new(neutral));
     match plane.shards.control(at, request) {
         Some(shard::Reply::Published {

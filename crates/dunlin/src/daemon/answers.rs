@@ -54,7 +54,7 @@ impl Worker {
         let paths = &mut self.paths;
         self.net
             .sample_quic(SAMPLES_MAX, &mut |stats| paths.observe(stats));
-        let address = self.shards.get(usize::from(self.id.0));
+        let address = self.shards.get(self.id);
         ShardReport {
             shard: self.id.0,
             stats: *self.shard.stats(),

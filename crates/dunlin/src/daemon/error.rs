@@ -152,6 +152,21 @@ pub enum StartError {
     #[cfg(feature = "cluster")]
     #[error("store.nats: {0}")]
     Log(#[from] Box<dunlin_store_nats::OpenError>),
+    /// The cluster cannot be joined.
+    #[cfg(feature = "cluster")]
+    #[error("cannot join the cluster: {0}")]
+    Bus(#[from] Box<dunlin_bus::JoinError>),
+    /// The node that has what is durable has gone while this one began.
+    #[error("the home of the cluster is gone")]
+    HomeGone,
+    /// The secret of the cluster cannot be read.
+    #[error("cluster.secret_file: cannot read {}: {source}", path.display())]
+    ClusterSecret {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The certificates of who signs those of NATS cannot be read.
     #[error("store.nats.ca: cannot read certificates in {}: {source}", path.display())]
     LogCa {

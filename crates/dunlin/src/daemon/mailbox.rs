@@ -24,10 +24,12 @@ use bytes::Bytes;
 use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::access::Access;
 use dunlin_broker::auth::AuthAnswer;
-use dunlin_broker::{BridgeSession, BusMessage, RunningLimits};
+use dunlin_broker::{BridgeSession, BusMessage, RunningLimits, home_shard};
 use dunlin_net::{Adopted, DetachedConn, ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
 
+#[cfg(feature = "cluster")]
+use super::cluster::far::{Change, Receipt};
 use super::query::Query;
 
 /// Bytes in a shard's inbox above which other shards stop reading from their
@@ -68,6 +70,9 @@ pub(crate) enum Mail {
     Tls(Arc<[Option<Arc<ServerTls>>]>),
     /// Other limits.
     Limits(Arc<RunningLimits>),
+    /// Shards of other nodes come or go.
+    #[cfg(feature = "cluster")]
+    Members(Box<Change>),
     /// The sessions of bridges.
     Bridges(Arc<[BridgeSession]>),
     /// Disconnect the clients and end.
@@ -99,6 +104,37 @@ pub(crate) struct BusBatch {
     pub(crate) from: ShardId,
     pub(crate) messages: Vec<BusMessage>,
     cost: usize,
+    /// Of another node, which may send more when this is dropped.
+    #[cfg(feature = "cluster")]
+    #[expect(dead_code, reason = "it counts until it is dropped")]
+    receipt: Option<Receipt>,
+}
+
+impl BusBatch {
+    fn new(from: ShardId, messages: Vec<BusMessage>) -> Self {
+        Self {
+            from,
+            messages,
+            cost: 0,
+            #[cfg(feature = "cluster")]
+            receipt: None,
+        }
+    }
+
+    /// Messages of a shard of another node.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn received(from: ShardId, receipt: Receipt) -> Self {
+        Self {
+            receipt: Some(receipt),
+            ..Self::new(from, Vec::new())
+        }
+    }
+
+    /// Adds a message.
+    pub(crate) fn push(&mut self, message: BusMessage) {
+        self.cost += cost(&message);
+        self.messages.push(message);
+    }
 }
 
 fn cost(message: &BusMessage) -> usize {
@@ -140,13 +176,10 @@ impl Outbox {
             batch.cost += cost;
             return;
         }
-        let mut messages = self.spare.pop().unwrap_or_default();
-        messages.push(message);
-        self.mail.push_back(Mail::Bus(BusBatch {
-            from,
-            messages,
-            cost,
-        }));
+        let mut batch = BusBatch::new(from, self.spare.pop().unwrap_or_default());
+        batch.messages.push(message);
+        batch.cost = cost;
+        self.mail.push_back(Mail::Bus(batch));
     }
 }
 
@@ -234,6 +267,68 @@ impl Address {
     /// Whether the shard is behind.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting() > INBOX_BYTES_MAX
+    }
+}
+
+/// The ways to all shards of this process, which have the numbers from `first` on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    first: ShardId,
+    all: Arc<[Address]>,
+}
+
+impl Addresses {
+    pub(crate) fn new(first: ShardId, all: Vec<Address>) -> Self {
+        let all = all.into();
+        Self { first, all }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Their numbers.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ShardId> + use<> {
+        let first = self.first.0;
+        let count = u16::try_from(self.all.len()).unwrap_or(u16::MAX);
+        (0..count).map(move |at| ShardId(first.wrapping_add(at)))
+    }
+
+    /// The number of the first one.
+    pub(crate) const fn first(&self) -> ShardId {
+        self.first
+    }
+
+    /// Which of them owns what is durable under a name.
+    pub(crate) fn home(&self, name: &str) -> ShardId {
+        let count = u16::try_from(self.all.len()).unwrap_or(u16::MAX);
+        ShardId(self.first.0.wrapping_add(home_shard(name, count)))
+    }
+
+    /// Which of them a shard is, from 0 on.
+    pub(crate) fn place(&self, shard: ShardId) -> Option<usize> {
+        let place = shard.0.checked_sub(self.first.0).map(usize::from);
+        place.filter(|place| *place < self.all.len())
+    }
+
+    /// The way to a shard.
+    pub(crate) fn get(&self, shard: ShardId) -> Option<&Address> {
+        self.all.get(self.place(shard)?)
+    }
+
+    /// The way to each.
+    pub(crate) fn iter(&self) -> core::slice::Iter<'_, Address> {
+        self.all.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Addresses {
+    type Item = &'a Address;
+    type IntoIter = core::slice::Iter<'a, Address>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 

@@ -7,7 +7,10 @@ mod asked;
 mod authenticator;
 mod certificates;
 mod check;
+#[cfg(feature = "cluster")]
+mod cluster;
 pub(crate) mod error;
+mod far;
 mod kept;
 mod keys;
 mod listening;
@@ -52,7 +55,7 @@ use crate::metrics::{Paths, Readiness, Server, Shards, Sources, Watch};
 use asked::Asked;
 use authenticator::AuthClient;
 use kept::{Kept, Source, Submits};
-use mailbox::{Address, Inbox, Mail, Outbox};
+use mailbox::{Address, Addresses, Inbox, Mail, Outbox};
 use memory::Memory;
 use reload::{Reloader, load_access};
 use threads::Threads;
@@ -61,7 +64,12 @@ use worker::Worker;
 
 pub use crate::control::reloading::{ReloadError, Reloaded};
 pub use crate::metrics::Pulse;
+#[cfg(feature = "cluster")]
+use cluster::Attached;
+#[cfg(feature = "cluster")]
+pub use cluster::{Heard, Hears, Node};
 pub use error::StartError;
+use far::Place;
 pub use kept::GivenUp;
 pub use listening::Bound;
 #[cfg(feature = "cluster")]
@@ -75,7 +83,7 @@ pub struct Daemon {
     config: Config,
     bound: Vec<Bound>,
     ca: Option<PathBuf>,
-    shards: Vec<Address>,
+    shards: Addresses,
     threads: Threads,
     /// Stores session tickets until the shards have ended.
     keeper: Option<JoinHandle<()>>,
@@ -92,6 +100,9 @@ pub struct Daemon {
     watch: Option<Watch>,
     qlog: Option<Qlog>,
     ready: Arc<Readiness>,
+    /// Other nodes know the shards as long as this is there.
+    #[cfg(feature = "cluster")]
+    attached: Option<Attached>,
 }
 
 /// The parts of one shard before its thread starts.
@@ -115,10 +126,16 @@ impl Daemon {
     /// # Errors
     /// The first thing that cannot be had; nothing is left behind.
     pub fn start(config: Config) -> Result<Self, StartError> {
-        Self::serve(config, Source::Configured)
+        Self::serve(config, Source::Configured, &Place::alone())
     }
 
-    fn serve(config: Config, source: Source) -> Result<Self, StartError> {
+    /// Starts the shards of a node that has nothing durable.
+    #[cfg(feature = "cluster")]
+    fn edge(config: &Config, place: &Place) -> Result<Self, StartError> {
+        Self::serve(settings::edge(config), Source::Configured, place)
+    }
+
+    fn serve(config: Config, source: Source, place: &Place) -> Result<Self, StartError> {
         make_data_dir(&config.data_dir)?;
         let added = Added::load(&config)?;
         let (access, credentials) = load_access(&config, &added)?;
@@ -132,7 +149,12 @@ impl Daemon {
             .tickets()
             .map(|limits| Tickets::new(limits, settings::store(&config).is_some()));
         let qlog = open_qlog(&config, clock)?;
-        let (mut parts, shards) = event_loops(&config, clock, tickets.as_ref(), qlog.as_ref())?;
+        let loops = Loops {
+            clock,
+            tickets: tickets.as_ref(),
+            qlog: qlog.as_ref(),
+        };
+        let (mut parts, shards) = event_loops(&config, place.first(), &loops)?;
         let bound = listening::listen(&config, &tls, &mut parts)?;
         let http = certificates::http(&config)?.as_ref().map(Tls::new);
         certificates::log(&config)?;
@@ -170,13 +192,15 @@ impl Daemon {
             metrics: None,
             watch: None,
             qlog,
+            #[cfg(feature = "cluster")]
+            attached: None,
             config,
         };
         // Their connections wait for the threads.
         let bridges = Arc::new(Bridges::start(Arc::clone(&reloader))?);
         daemon.plane.set_bridges(Arc::clone(&bridges));
         daemon.bridges = Some(bridges);
-        daemon.spawn(parts, clock, &recovered, &access)?;
+        daemon.spawn(parts, (clock, place), &recovered, &access)?;
         daemon.open_door()?;
         daemon.open_http(reloader.http.clone())?;
         daemon.show_metrics()?;
@@ -272,6 +296,10 @@ impl Daemon {
             shard.send(Mail::ShutDown);
         }
         self.threads.join();
+        #[cfg(feature = "cluster")]
+        {
+            self.attached = None;
+        }
         self.metrics = None;
         if let Some(keeper) = self.keeper.take() {
             let _ = keeper.join();
@@ -370,7 +398,7 @@ impl Daemon {
     fn spawn(
         &mut self,
         parts: Vec<Parts>,
-        clock: Clock,
+        (clock, place): (Clock, &Place),
         recovered: &Recovered,
         access: &Access,
     ) -> Result<(), StartError> {
@@ -381,16 +409,14 @@ impl Daemon {
         let bridges = self.bridges.as_deref().map(Bridges::sessions);
         let bridges = bridges.unwrap_or_default();
         let mut workers = Vec::with_capacity(parts.len());
-        for (id, part) in (0..count).map(ShardId).zip(parts) {
+        for ((id, address), part) in self.shards.ids().zip(&self.shards).zip(parts) {
             let settings = settings::shard(&self.config, id, count, secret.clone(), memory.clone());
-            let mut shard = Shard::new(settings, clock.now());
+            let mut shard = Shard::new(place.settle(settings), clock.now());
             shard.restore(recovered);
             shard.set_access(clock.now(), access.clone());
             shard.set_bans(self.plane.bans());
             shard.set_bridges(bridges.clone());
-            let Some(address) = self.shards.get(usize::from(id.0)).cloned() else {
-                continue;
-            };
+            let address = address.clone();
             let mut worker = Worker {
                 id,
                 shard,
@@ -406,11 +432,16 @@ impl Daemon {
                 deadline: None,
                 paths: Paths::default(),
                 memory: Memory::default(),
+                far: place.far(),
                 asked: Asked::default(),
                 refused: None,
             };
             worker.perform();
             workers.push(worker);
+        }
+        #[cfg(feature = "cluster")]
+        {
+            self.attached = place.attach(&self.shards, clock)?;
         }
         let threads = threads::start(workers, self.config.shard_threads, clock);
         self.threads = threads.map_err(|e| StartError::Loop(e.to_string()))?;
@@ -478,33 +509,40 @@ fn random_secret() -> Result<Secret, StartError> {
     Ok(Secret::new(bytes))
 }
 
+/// What the event loops share.
+struct Loops<'a> {
+    clock: Clock,
+    tickets: Option<&'a Tickets>,
+    qlog: Option<&'a Qlog>,
+}
+
 /// The event loop of each shard, and the way into its inbox.
 fn event_loops(
     config: &Config,
-    clock: Clock,
-    tickets: Option<&Tickets>,
-    qlog: Option<&Qlog>,
-) -> Result<(Vec<Parts>, Vec<Address>), StartError> {
+    first: ShardId,
+    of_all: &Loops<'_>,
+) -> Result<(Vec<Parts>, Addresses), StartError> {
     let loops = |e: dunlin_net::NetError| StartError::Loop(e.to_string());
     let keys = keys::load(&config.data_dir)?;
     let shared = NetShared::default();
     let count = config.shard_count();
     let (mut parts, mut shards) = (Vec::new(), Vec::new());
     for id in 0..count {
-        let mut net_config = NetConfig::new(ShardId(id), count, clock, keys.clone());
+        let mut net_config = NetConfig::new(ShardId(id), count, of_all.clock, keys.clone());
+        net_config.first = first;
         net_config.limits = settings::net(config);
         // Checked when the configuration was read.
         net_config.lb = config.quic.lb.layout().ok().flatten();
         net_config.shared = shared.clone();
         net_config.accepts_peers = true;
-        net_config.qlog = qlog.cloned();
-        net_config.tickets = tickets.map(|t| Arc::clone(&t.register));
+        net_config.qlog = of_all.qlog.cloned();
+        net_config.tickets = of_all.tickets.map(|t| Arc::clone(&t.register));
         let net = Net::new(net_config).map_err(loops)?;
         let (inbox, address) = Inbox::new(net.waker());
         shards.push(address);
         parts.push(Parts { net, inbox });
     }
-    Ok((parts, shards))
+    Ok((parts, Addresses::new(first, shards)))
 }
 
 fn make_data_dir(path: &Path) -> Result<(), StartError> {

@@ -6,7 +6,7 @@ use dunlin_broker::access::{Access, Acl};
 use dunlin_net::{KeyLog, ServerTls};
 
 use super::error::StartError;
-use super::mailbox::{Address, Mail};
+use super::mailbox::{Addresses, Mail};
 use super::{certificates, machine, settings};
 use crate::auth::{Authenticator, Credentials};
 use crate::bridge::added::Added;
@@ -41,7 +41,7 @@ pub(crate) struct Reloader {
     pub(super) config: Config,
     /// Bridges that are not of the configuration.
     pub(super) added: Added,
-    pub(super) shards: Vec<Address>,
+    pub(super) shards: Addresses,
     pub(super) authenticator: Option<Arc<Authenticator>>,
     pub(super) secrets: Option<KeyLog>,
     pub(super) access: Arc<Mutex<Access>>,
@@ -61,7 +61,7 @@ impl Reloader {
     }
 
     /// The shards.
-    pub(crate) fn shards(&self) -> &[Address] {
+    pub(crate) fn shards(&self) -> &Addresses {
         &self.shards
     }
 

@@ -13,6 +13,7 @@ use std::sync::mpsc::Receiver;
 
 use dunlin_store_nats::{NatsStandby, OpenError};
 
+use super::far::Place;
 use super::kept::{self, Source};
 use super::{Daemon, StartError, listening, make_data_dir, settings};
 use crate::config::Config;
@@ -58,6 +59,29 @@ impl Standby {
     /// # Errors
     /// The first thing that cannot be had.
     pub fn start(config: Config) -> Result<(Self, Outcome), StartError> {
+        let (mut standby, outcome) = Self::beside(config)?;
+        let views = kept::views(standby.store.role());
+        let config = &standby.config;
+        let shown = &config.reports.metrics;
+        standby.metrics = match shown.address {
+            Some(addr) => {
+                let server = standby::Server::start(addr, shown.hosts.clone(), views.clone());
+                Some(server.map_err(|source| StartError::Metrics { addr, source })?)
+            }
+            None => None,
+        };
+        #[cfg(unix)]
+        {
+            standby.door = super::door(config, std::sync::Arc::new(Refusal(views)))?;
+        }
+        Ok((standby, outcome))
+    }
+
+    /// The same beside what serves as an edge, which is what is seen of the node.
+    ///
+    /// # Errors
+    /// The first thing that cannot be had.
+    pub(super) fn beside(config: Config) -> Result<(Self, Outcome), StartError> {
         make_data_dir(&config.data_dir)?;
         Daemon::check(&config)?;
         for error in listening::busy(&config) {
@@ -69,21 +93,12 @@ impl Standby {
         };
         kept::warn(&config, &settings);
         let (store, outcome) = NatsStandby::start(settings).map_err(Box::new)?;
-        let views = kept::views(store.role());
-        let shown = &config.reports.metrics;
-        let metrics = match shown.address {
-            Some(addr) => {
-                let server = standby::Server::start(addr, shown.hosts.clone(), views.clone());
-                Some(server.map_err(|source| StartError::Metrics { addr, source })?)
-            }
-            None => None,
-        };
         let standby = Self {
             #[cfg(unix)]
-            door: super::door(&config, std::sync::Arc::new(Refusal(views)))?,
+            door: None,
             config,
             store,
-            metrics,
+            metrics: None,
         };
         Ok((standby, Outcome(outcome)))
     }
@@ -93,10 +108,15 @@ impl Standby {
     /// # Errors
     /// As [`Daemon::start`]; the lease is given back then.
     pub fn serve(self) -> Result<Daemon, StartError> {
+        self.serve_at(&Place::alone())
+    }
+
+    /// The same as the home of a cluster.
+    pub(super) fn serve_at(self, place: &Place) -> Result<Daemon, StartError> {
         drop(self.metrics);
         #[cfg(unix)]
         drop(self.door);
-        Daemon::serve(self.config, Source::Standby(self.store))
+        Daemon::serve(self.config, Source::Standby(self.store), place)
     }
 
     /// Where it shows that it is a standby, if it does.

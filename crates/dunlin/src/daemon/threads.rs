@@ -327,7 +327,7 @@ impl Host {
     }
 
     fn serve(&mut self, worker: Worker) {
-        let key = usize::from(worker.id.0);
+        let key = worker.place();
         if let Err(error) = self.set.insert(key, &worker.net) {
             tracing::error!(%error, "cannot watch the loop of a shard");
         }
@@ -422,7 +422,7 @@ impl Host {
         self.set.wait(timeout, gather.unwrap_or_default(), |key| {
             let found = served
                 .iter_mut()
-                .find(|served| usize::from(served.worker.id.0) == key);
+                .find(|served| served.worker.place() == key);
             if let Some(served) = found {
                 served.is_ready = true;
             }
@@ -460,7 +460,7 @@ impl Host {
     fn spread(&mut self) {
         let mut kept = Vec::with_capacity(self.shared.threads.len());
         for Served { worker, .. } in self.served.drain(..) {
-            let index = usize::from(worker.id.0);
+            let index = worker.place();
             let back = match self.shared.threads.get(index) {
                 Some(slot) if index > 0 => {
                     let removed = self.set.remove(&worker.net);

@@ -25,7 +25,7 @@ use dunlin_store_redb::SubmitError;
 
 use super::StartError;
 use super::kept::{Kept, Submits};
-use super::mailbox::{Address, Mail};
+use super::mailbox::{Addresses, Mail};
 
 /// What precedes the name of a ticket in the store.
 pub(crate) const PREFIX: &str = "ticket/";
@@ -72,7 +72,7 @@ impl Tickets {
         self,
         store: Option<&Kept>,
         recovered: &Recovered,
-        shards: &[Address],
+        shards: &Addresses,
     ) -> Result<Option<JoinHandle<()>>, StartError> {
         let (Some(changes), Some(store)) = (self.changes, store) else {
             return Ok(None);
@@ -80,7 +80,7 @@ impl Tickets {
         self.register.load(stored(recovered));
         let waiting = Arc::new(Waiting {
             register: Arc::downgrade(&self.register),
-            shards: shards.to_vec(),
+            shards: shards.clone(),
             batches: Mutex::default(),
         });
         let ours = Arc::clone(&waiting);
@@ -182,7 +182,7 @@ fn stored(recovered: &Recovered) -> impl Iterator<Item = (TicketKey, Vec<u8>)> +
 /// Batches on their way to the store.
 struct Waiting {
     register: Weak<TicketRegister>,
-    shards: Vec<Address>,
+    shards: Addresses,
     batches: Mutex<BTreeMap<u64, Sent>>,
 }
 
@@ -227,7 +227,7 @@ impl Waiting {
             register.kept(sent.changes);
         }
         for (shard, strike) in sent.strikes {
-            if let Some(address) = self.shards.get(usize::from(shard.0)) {
+            if let Some(address) = self.shards.iter().nth(shard.0.into()) {
                 address.send(Mail::Struck { strike, kept });
             }
         }

@@ -9,15 +9,16 @@ use std::time::Instant as StdInstant;
 use bytes::Bytes;
 use dunlin_base::transport::{NetCommand, NetCommandKind, NetEvent, NetEventKind, ShownAddr};
 use dunlin_base::{ConnId, ShardId, StreamId, Text};
-use dunlin_broker::{Event, Holder, Input, Output, Shard};
+use dunlin_broker::{BusMessage, Event, Holder, Input, Output, Shard};
 use dunlin_net::{Clock, Net, Qlog};
 use dunlin_store::{Request, StoreDone};
 use dunlin_store_redb::SubmitError;
 
 use super::asked::Asked;
 use super::authenticator::AuthClient;
+use super::far::Far;
 use super::kept::Submits;
-use super::mailbox::{Address, BusBatch, Inbox, Mail, MovedConn, Outbox};
+use super::mailbox::{Address, Addresses, BusBatch, Inbox, Mail, MovedConn, Outbox};
 use super::memory::{Due, Memory, give_back_aside};
 use super::query::Query;
 use crate::auth::Proof;
@@ -47,7 +48,7 @@ pub(crate) struct Worker {
     pub(crate) clock: Clock,
     pub(crate) inbox: Inbox,
     /// Addresses of all shards, this one included.
-    pub(crate) shards: Vec<Address>,
+    pub(crate) shards: Addresses,
     pub(crate) store: Option<Submits>,
     pub(crate) auth: AuthClient,
     pub(crate) qlog: Option<Qlog>,
@@ -59,6 +60,8 @@ pub(crate) struct Worker {
     /// Properties of QUIC paths, as sampled for the metrics.
     pub(crate) paths: Paths,
     pub(crate) memory: Memory,
+    /// The ways to shards of other nodes.
+    pub(super) far: Far,
     pub(super) asked: Asked,
     /// What the store said last of a batch, if it took none since.
     pub(super) refused: Option<Text>,
@@ -82,6 +85,11 @@ impl Worker {
         };
         self.turn_without_net();
         waited
+    }
+
+    /// Which of the process's shards it is, from 0 on.
+    pub(crate) fn place(&self) -> usize {
+        self.shards.place(self.id).unwrap_or_default()
     }
 
     /// A turn that leaves the sockets alone.
@@ -154,7 +162,7 @@ impl Worker {
 
     /// Whether reading more would only make a queue longer.
     pub(crate) fn is_held_up(&self) -> bool {
-        !self.held.is_empty() || self.shards.iter().any(Address::is_full)
+        !self.held.is_empty() || self.shards.iter().any(Address::is_full) || self.far.is_held_up()
     }
 
     fn take_mail(&mut self) {
@@ -178,7 +186,9 @@ impl Worker {
         for message in batch.messages.drain(..) {
             self.shard.handle(now, Input::Bus { from, message });
         }
-        self.inbox.recycle(batch.messages);
+        self.inbox.recycle(core::mem::take(&mut batch.messages));
+        // From here on another node may send more.
+        drop(batch);
         count
     }
 
@@ -246,6 +256,12 @@ impl Worker {
             Mail::Access(access) => self.shard.set_access(now, access),
             Mail::Limits(limits) => self.shard.set_limits(&limits),
             Mail::Bridges(sessions) => self.shard.set_bridges(sessions.to_vec()),
+            #[cfg(feature = "cluster")]
+            Mail::Members(change) => {
+                for change in self.far.change(*change) {
+                    self.shard.handle(now, Input::Members(change));
+                }
+            }
             Mail::Query(query) => self.query(query),
             Mail::Tls(tls) => {
                 for (listener, tls) in (0..).zip(tls.iter()) {
@@ -269,10 +285,7 @@ impl Worker {
             match output {
                 Output::Net(command) => self.command(command),
                 Output::Bus { to, message } => {
-                    let from = self.id;
-                    if let Some(outbox) = self.outbox(to) {
-                        outbox.push_message(from, message);
-                    }
+                    self.send(to, message);
                 }
                 Output::Move { conn, to, unread } => self.move_conn(conn, to, unread),
                 Output::Store(request) => {
@@ -291,13 +304,28 @@ impl Worker {
                     right,
                 }),
                 Output::Event(event) => self.note(&event),
-                // All shards are of this process, from the start to the end.
-                Output::Ready | Output::HomeLost(_) => {}
+                Output::Ready => self.far.serve(),
+                // The node has heard of it.
+                Output::HomeLost(_) => {}
             }
         }
         self.net.flush();
         for (outbox, address) in self.outboxes.iter_mut().zip(&self.shards) {
             address.deliver(outbox);
+        }
+        self.far.flush();
+    }
+
+    /// Something is for another shard.
+    fn send(&mut self, to: ShardId, message: BusMessage) {
+        let from = self.id;
+        match self
+            .shards
+            .place(to)
+            .and_then(|at| self.outboxes.get_mut(at))
+        {
+            Some(outbox) => outbox.push_message(from, message),
+            None => self.far.push(from, to, &message, self.clock.now()),
         }
     }
 
@@ -374,7 +402,8 @@ impl Worker {
     }
 
     fn outbox(&mut self, to: ShardId) -> Option<&mut Outbox> {
-        let outbox = self.outboxes.get_mut(usize::from(to.0));
+        let place = self.shards.place(to);
+        let outbox = place.and_then(|place| self.outboxes.get_mut(place));
         if outbox.is_none() {
             tracing::error!(shard = to.0, "mail for a shard that does not exist");
         }

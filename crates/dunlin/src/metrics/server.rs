@@ -27,7 +27,7 @@ use crate::bridge::{Bridges, stats as bridge};
 use crate::control::audit::Who;
 use crate::control::plane::Plane;
 use crate::control::values::{self as control, ClientFilter, Code, Page, PageOf, Reply, Role};
-use crate::daemon::mailbox::Address;
+use crate::daemon::mailbox::Addresses;
 use crate::daemon::query::Query;
 
 /// Connections at a time. The oldest one of the address that has the most makes
@@ -44,7 +44,7 @@ const METRICS_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Where everything is known.
 pub(crate) struct Sources {
-    pub(crate) shards: Vec<Address>,
+    pub(crate) shards: Addresses,
     pub(crate) plane: Arc<Plane>,
     /// How many threads serve them.
     pub(crate) threads: Arc<AtomicUsize>,

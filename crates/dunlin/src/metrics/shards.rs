@@ -10,7 +10,7 @@ use dunlin_broker::control::values::{ClientView, Reply, Request};
 use dunlin_net::ConnStats;
 
 use super::report::ShardReport;
-use crate::daemon::mailbox::{Address, Mail};
+use crate::daemon::mailbox::{Addresses, Mail};
 use crate::daemon::query::Query;
 
 /// Time for shards to answer.
@@ -21,8 +21,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Pulse(Shards);
 
 impl Pulse {
-    pub(crate) const fn new(shards: Vec<Address>) -> Self {
+    pub(crate) const fn new(shards: Addresses) -> Self {
         Self(Shards::new(shards))
+    }
+
+    /// Of a process without shards.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn of_none() -> Self {
+        Self::new(Addresses::default())
     }
 
     /// All of them do, within two seconds.
@@ -34,20 +40,35 @@ impl Pulse {
 
 /// The shards, by their addresses.
 #[derive(Clone, Debug)]
-pub(crate) struct Shards(Vec<Address>);
+pub(crate) struct Shards(Addresses);
 
 impl Shards {
-    pub(crate) const fn new(shards: Vec<Address>) -> Self {
+    pub(crate) const fn new(shards: Addresses) -> Self {
         Self(shards)
     }
 
-    pub(crate) const fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.len()
     }
 
     /// Their numbers.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ShardId> + use<> {
-        (0..u16::try_from(self.0.len()).unwrap_or(u16::MAX)).map(ShardId)
+        self.0.ids()
+    }
+
+    /// The number of the first one.
+    pub(crate) const fn first(&self) -> ShardId {
+        self.0.first()
+    }
+
+    /// Which of them owns what is durable under a name.
+    pub(crate) fn home(&self, name: &str) -> ShardId {
+        self.0.home(name)
+    }
+
+    /// Whether a shard is one of them.
+    pub(crate) fn has(&self, shard: ShardId) -> bool {
+        self.0.place(shard).is_some()
     }
 
     /// How many of them answer in time.
@@ -61,7 +82,7 @@ impl Shards {
 
     /// Sends a question.
     pub(crate) fn mail(&self, shard: ShardId, query: Query) {
-        if let Some(address) = self.0.get(usize::from(shard.0)) {
+        if let Some(address) = self.0.get(shard) {
             address.send(Mail::Query(query));
         }
     }
@@ -159,9 +180,9 @@ mod tests {
 
     #[test]
     fn a_shard_that_does_not_answer_is_noticed() {
-        assert!(Pulse::new(Vec::new()).is_there());
+        assert!(Pulse::new(Addresses::default()).is_there());
         let net = event_loop();
         let (_inbox, address) = Inbox::new(net.waker());
-        assert!(!Pulse::new(vec![address]).is_there());
+        assert!(!Pulse::new(Addresses::new(ShardId(0), vec![address])).is_there());
     }
 }

@@ -12,7 +12,7 @@ use dunlin_broker::control::values::{Reply, Request};
 
 use super::shards::Shards;
 use crate::control::clients;
-use crate::daemon::mailbox::Address;
+use crate::daemon::mailbox::Addresses;
 use crate::daemon::query::Query;
 
 /// Clients looked at between two batches of a shard.
@@ -27,7 +27,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins to tell, once in so long.
-    pub(crate) fn start(shards: Vec<Address>, interval: Duration) -> io::Result<Self> {
+    pub(crate) fn start(shards: Addresses, interval: Duration) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let shards = Shards::new(shards);
         let thread = std::thread::Builder::new()

@@ -14,6 +14,8 @@ mod bridge_added;
 mod bridge_kill;
 mod cid;
 mod cli;
+#[cfg(feature = "cluster")]
+mod cluster;
 #[cfg(unix)]
 mod control;
 mod early;

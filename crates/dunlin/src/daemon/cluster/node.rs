@@ -1,0 +1,260 @@
+//! A node from joining its cluster to leaving it: an edge while another one is the home, a
+//! standby all that time, and the home when nothing holds the lease of the log any more.
+
+use core::fmt;
+use std::sync::Arc;
+
+use dunlin_broker::bus;
+use dunlin_bus::{About, Bus};
+
+use super::super::standby::Standby;
+use super::super::{Daemon, GivenUp, StartError, settings};
+use super::{Nodes, Wanted};
+use crate::config::Config;
+
+/// What a node hears of.
+#[derive(Debug)]
+pub enum Heard {
+    /// Another thing may be wanted of it: see [`Node::adapt`].
+    Changed,
+    /// It is to be the home, or cannot wait for that any more: see [`Node::take_over`].
+    Free(u64, Result<(), StartError>),
+    /// Its log is another one's, or fails: see [`Node::give_up`].
+    GivenUp(GivenUp),
+}
+
+/// Where that goes. It is called from any thread and must not block.
+pub type Hears = Arc<dyn Fn(Heard) + Send + Sync>;
+
+/// What a node serves.
+#[derive(Debug)]
+enum Serving {
+    Nothing,
+    Edge(Daemon),
+    Home(Daemon),
+}
+
+/// See the head of the file.
+pub struct Node {
+    config: Config,
+    hears: Hears,
+    nodes: Arc<Nodes>,
+    bus: Option<Bus>,
+    standby: Option<Standby>,
+    /// How often it has been a standby.
+    waits: u64,
+    serving: Serving,
+}
+
+impl Node {
+    /// Joins the cluster. What the node hears of goes to `hears`.
+    ///
+    /// # Errors
+    /// The cluster cannot be joined, or the log not be followed.
+    pub fn join(config: Config, hears: Hears) -> Result<Self, StartError> {
+        let (nodes, bus) = enter(&config, &hears)?;
+        let mut node = Self {
+            config,
+            hears,
+            nodes,
+            bus: Some(bus),
+            standby: None,
+            waits: 0,
+            serving: Serving::Nothing,
+        };
+        node.stand_by()?;
+        Ok(node)
+    }
+
+    /// What serves clients here, if anything does.
+    #[must_use]
+    pub const fn daemon(&self) -> Option<&Daemon> {
+        match &self.serving {
+            Serving::Nothing => None,
+            Serving::Edge(daemon) | Serving::Home(daemon) => Some(daemon),
+        }
+    }
+
+    /// Whether it is the home.
+    #[must_use]
+    pub const fn is_home(&self) -> bool {
+        matches!(self.serving, Serving::Home(_))
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.bus.as_ref().map_or(0, |bus| bus.member().node.get())
+    }
+
+    /// Does what is wanted now. `true`: something else serves clients than before.
+    ///
+    /// # Errors
+    /// What is to serve cannot begin.
+    pub fn adapt(&mut self) -> Result<bool, StartError> {
+        match (self.nodes.wanted(), &self.serving) {
+            (Wanted::Edge, Serving::Nothing) => self.serve_edge(),
+            (Wanted::End, Serving::Edge(_)) => {
+                self.end();
+                self.adapt()
+            }
+            (Wanted::End, Serving::Home(_)) => {
+                self.end();
+                self.stand_by()?;
+                Ok(true)
+            }
+            (Wanted::Rejoin, _) => {
+                self.end();
+                self.standby = None;
+                if let Some(bus) = self.bus.take() {
+                    bus.leave();
+                }
+                let (nodes, bus) = enter(&self.config, &self.hears)?;
+                (self.nodes, self.bus) = (nodes, Some(bus));
+                self.stand_by()?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Nothing has the log, or it cannot be followed: `of` names the wait. `true`: something
+    /// else serves clients than before.
+    ///
+    /// # Errors
+    /// The log cannot be followed or taken over, or the home not begin.
+    pub fn take_over(&mut self, of: u64, free: Result<(), StartError>) -> Result<bool, StartError> {
+        if of != self.waits {
+            return Ok(false);
+        }
+        let Some(standby) = self.standby.take() else {
+            return Ok(false);
+        };
+        free?;
+        self.end();
+        let here = self.number();
+        let place = self.nodes.home_place(here, self.config.shard_count())?;
+        match standby.serve_at(&place) {
+            Ok(daemon) => {
+                let hears = Arc::clone(&self.hears);
+                daemon.when_given_up(move |cause| hears(Heard::GivenUp(cause)));
+                tracing::info!(node = here, "this node is the home of the cluster");
+                self.serving = Serving::Home(daemon);
+                Ok(true)
+            }
+            Err(error) if error.is_taken_over() => {
+                tracing::warn!("{error}");
+                self.stand_by()?;
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The log is another one's, which is the home now.
+    ///
+    /// # Errors
+    /// The log fails, or cannot be followed.
+    pub fn give_up(&mut self, cause: &GivenUp) -> Result<(), StartError> {
+        if !self.is_home() {
+            return Ok(());
+        }
+        self.end();
+        match cause {
+            GivenUp::TakenOver => self.stand_by(),
+            GivenUp::Failed(why) => Err(StartError::Loop(why.clone())),
+        }
+    }
+
+    /// Ends what it serves, and leaves the cluster.
+    pub fn leave(mut self) {
+        self.end();
+        drop(self.standby.take());
+        if let Some(bus) = self.bus.take() {
+            bus.leave();
+        }
+    }
+
+    fn end(&mut self) {
+        match core::mem::replace(&mut self.serving, Serving::Nothing) {
+            Serving::Nothing => {}
+            Serving::Edge(daemon) | Serving::Home(daemon) => daemon.shut_down(),
+        }
+    }
+
+    fn serve_edge(&mut self) -> Result<bool, StartError> {
+        let here = self.number();
+        let Some(place) = self.nodes.edge_place(here, self.config.shard_count())? else {
+            return Ok(false);
+        };
+        let home = place.home();
+        match Daemon::edge(&self.config, &place) {
+            Ok(daemon) => {
+                tracing::info!(node = here, home, "this node is an edge");
+                self.serving = Serving::Edge(daemon);
+                Ok(true)
+            }
+            // There will be another one.
+            Err(StartError::HomeGone) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stand_by(&mut self) -> Result<(), StartError> {
+        let (standby, outcome) = Standby::beside(self.config.clone())?;
+        self.waits += 1;
+        let (number, hears) = (self.waits, Arc::clone(&self.hears));
+        let thread = std::thread::Builder::new().name("standby".into());
+        let started = thread.spawn(move || hears(Heard::Free(number, outcome.wait())));
+        started.map_err(|error| StartError::Loop(error.to_string()))?;
+        self.standby = Some(standby);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Node");
+        shown.field("number", &self.number());
+        shown.field("serving", &self.serving);
+        shown.finish_non_exhaustive()
+    }
+}
+
+fn enter(config: &Config, hears: &Hears) -> Result<(Arc<Nodes>, Bus), StartError> {
+    let secret = secret(config)?;
+    let about = About {
+        name: name(config),
+        shards: config.shard_count(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        encoding: bus::VERSION.into(),
+        addresses: Vec::new(),
+    };
+    let hears = Arc::clone(hears);
+    let nodes = Nodes::new(move || hears(Heard::Changed));
+    let of_bus = Arc::clone(&nodes);
+    let settings = settings::bus(config, &secret, about);
+    let bus = Bus::join(settings, move |event| of_bus.handle(event)).map_err(Box::new)?;
+    Ok((nodes, bus))
+}
+
+/// What all nodes know.
+fn secret(config: &Config) -> Result<Vec<u8>, StartError> {
+    let path = config.cluster.secret_file.clone().unwrap_or_default();
+    let wrong = |source| StartError::ClusterSecret {
+        path: path.clone(),
+        source,
+    };
+    let secret = std::fs::read(&path).map_err(wrong)?;
+    Ok(secret.trim_ascii().to_vec())
+}
+
+fn name(config: &Config) -> String {
+    match config.cluster.name.as_str() {
+        "" => std::fs::read_to_string("/etc/hostname").map_or_else(
+            |_| "a node without a name".to_owned(),
+            |name| name.trim().to_owned(),
+        ),
+        name => name.to_owned(),
+    }
+}

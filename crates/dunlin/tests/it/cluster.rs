@@ -1,0 +1,244 @@
+//! One broker on three nodes: what is published at one arrives at another, whatever died
+//! before. Without a server of NATS, each test says so and passes.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use dunlin_client::{Client, Message, Messages, Publish, QoS, Will};
+
+use crate::nats::Broker;
+use crate::nats_server::{Server, Sync};
+use crate::support::{PATIENCE, run};
+
+/// Between two attempts of a client to reach a node that begins again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Servers of NATS, and the secret of the nodes.
+struct Cluster {
+    server: Server,
+    secret: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Option<Self> {
+        let server = Server::start(Sync::Always)?;
+        let dir = tempfile::tempdir().expect("a directory");
+        let secret = dir.path().join("secret");
+        std::fs::write(&secret, "what all nodes of this test know").expect("written");
+        Some(Self {
+            server,
+            secret,
+            _dir: dir,
+        })
+    }
+
+    /// Starts a node, and waits until it serves.
+    fn node(&self, name: &str, shards: u16) -> Broker {
+        self.node_with(name, shards, &self.secret)
+    }
+
+    fn node_with(&self, name: &str, shards: u16, secret: &std::path::Path) -> Broker {
+        let store = format!(
+            "urls = ['{}']\nsystem_urls = ['{}']\nreplicas = 1\n[cluster]\nname = '{name}'\n\
+             secret_file = '{}'\n",
+            self.server.url("dl:d"),
+            self.server.url("sys:s"),
+            secret.display(),
+        );
+        Broker::start(shards, &store)
+    }
+
+    fn nodes(&self) -> [Broker; 3] {
+        [("a", 2), ("b", 1), ("c", 2)].map(|(name, shards)| self.node(name, shards))
+    }
+}
+
+fn text(message: &Message) -> String {
+    String::from_utf8_lossy(&message.payload).into_owned()
+}
+
+/// Connects to a node, which may be about to begin again. The session ends with its
+/// connection.
+async fn connect(node: &Broker, id: &str) -> (Client, Messages) {
+    let begin = Instant::now();
+    loop {
+        let builder = node.client(id).clean_start(true);
+        match builder.session_expiry(Duration::ZERO).connect().await {
+            Ok(connected) => return connected,
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "{id}: {error}"),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// The same with a session that stays.
+async fn come_back(node: &Broker, id: &str) -> (Client, Messages) {
+    let begin = Instant::now();
+    loop {
+        match node.client(id).connect().await {
+            Ok(connected) => return connected,
+            Err(error) => assert!(begin.elapsed() < PATIENCE, "{id}: {error}"),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn publish(client: &Client, topic: &str, payload: &str, qos: QoS) {
+    let message = Publish::new(topic, payload.to_owned()).qos(qos);
+    client.publish(message).await.expect("acknowledged");
+}
+
+async fn expect(messages: &mut Messages, payloads: &[&str]) {
+    let mut found = Vec::new();
+    while found.len() < payloads.len() {
+        let next = tokio::time::timeout(PATIENCE, messages.next()).await;
+        found.push(text(&next.expect("in time").expect("a message")));
+    }
+    assert_eq!(found, payloads);
+}
+
+#[test]
+fn what_is_published_at_one_node_arrives_at_every_other() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let nodes = cluster.nodes();
+    run(async {
+        let mut all = Vec::new();
+        for (at, node) in nodes.iter().enumerate() {
+            let (client, messages) = connect(node, &format!("c{at}")).await;
+            let filter = "all/#";
+            let subscribed = client.subscribe(filter, QoS::ExactlyOnce).await;
+            subscribed.expect("subscribed");
+            all.push((client, messages));
+        }
+        for at in 0..all.len() {
+            for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
+                let payload = format!("{at} {qos:?}");
+                publish(&all[at].0, "all/x", &payload, qos).await;
+                for (_, messages) in &mut all {
+                    expect(messages, &[&payload]).await;
+                }
+            }
+        }
+        // What is retained is everywhere, and what a session keeps is kept by the home.
+        let (first, _) = &all[1];
+        let kept = Publish::new("kept/x", "kept").qos(QoS::AtLeastOnce);
+        first.publish(kept.retain(true)).await.expect("kept");
+        for (at, node) in nodes.iter().enumerate() {
+            let (client, mut messages) = connect(node, &format!("r{at}")).await;
+            let subscribed = client.subscribe("kept/#", QoS::AtLeastOnce).await;
+            subscribed.expect("subscribed");
+            expect(&mut messages, &["kept"]).await;
+            client.disconnect().await;
+        }
+    });
+}
+
+#[test]
+fn a_session_is_the_same_at_every_node() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let nodes = cluster.nodes();
+    run(async {
+        for round in 0..nodes.len() {
+            let (first, second, third) = (
+                &nodes[round],
+                &nodes[(round + 1) % nodes.len()],
+                &nodes[(round + 2) % nodes.len()],
+            );
+            let id = format!("sensor-{round}");
+            let topic = format!("own/{round}");
+            let (client, _messages) = come_back(first, &id).await;
+            let subscribed = client.subscribe(&topic, QoS::ExactlyOnce).await;
+            subscribed.expect("subscribed");
+            client.disconnect().await;
+            let (writer, _messages) = connect(second, &format!("w{round}")).await;
+            publish(&writer, &topic, "1", QoS::AtLeastOnce).await;
+            publish(&writer, &topic, "2", QoS::ExactlyOnce).await;
+            let (client, mut messages) = come_back(third, &id).await;
+            expect(&mut messages, &["1", "2"]).await;
+            // With the second of these, all that was acknowledged before has arrived.
+            for number in ["first", "second"] {
+                publish(&client, "other", number, QoS::AtLeastOnce).await;
+            }
+            // It is taken over from another node.
+            let (again, mut messages_again) = come_back(first, &id).await;
+            assert!(messages.next().await.is_none(), "it is disconnected");
+            publish(&writer, &topic, "3", QoS::ExactlyOnce).await;
+            expect(&mut messages_again, &["3"]).await;
+            again.disconnect().await;
+            drop(client);
+        }
+    });
+}
+
+#[test]
+fn what_a_dead_edge_had_is_released() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let home = cluster.node("home", 2);
+    let mut edge = cluster.node("edge", 2);
+    let other = cluster.node("other", 1);
+    run(async {
+        let (watcher, mut wills) = connect(&other, "watcher").await;
+        let subscribed = watcher.subscribe("will/#", QoS::AtLeastOnce).await;
+        subscribed.expect("subscribed");
+        let will = Publish::new("will/x", "gone").qos(QoS::AtLeastOnce);
+        let builder = edge.client("device").will(Will::new(will));
+        let (device, _messages) = builder.connect().await.expect("connected");
+        let subscribed = device.subscribe("orders", QoS::ExactlyOnce).await;
+        subscribed.expect("subscribed");
+        edge.kill();
+        expect(&mut wills, &["gone"]).await;
+        publish(&watcher, "orders", "turn", QoS::ExactlyOnce).await;
+        let (_device, mut orders) = come_back(&home, "device").await;
+        expect(&mut orders, &["turn"]).await;
+    });
+}
+
+#[test]
+fn an_edge_becomes_the_home_when_that_is_killed() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let mut home = cluster.node("home", 1);
+    let edges = [cluster.node("b", 2), cluster.node("c", 1)];
+    run(async {
+        let (sensor, _messages) = come_back(&edges[0], "sensor").await;
+        let subscribed = sensor.subscribe("own/#", QoS::ExactlyOnce).await;
+        subscribed.expect("subscribed");
+        sensor.disconnect().await;
+        let (writer, _messages) = connect(&edges[1], "writer").await;
+        for number in 0..20 {
+            let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][number % 2];
+            publish(&writer, "own/x", &number.to_string(), qos).await;
+        }
+        home.kill();
+        let (_sensor, mut messages) = come_back(&edges[0], "sensor").await;
+        let mut found = Vec::new();
+        while found.len() < 20 {
+            let next = tokio::time::timeout(PATIENCE, messages.next()).await;
+            let next = next.expect("in time").expect("a message");
+            found.push(text(&next).parse::<u32>().expect("a number"));
+        }
+        found.sort_unstable();
+        assert!(found.iter().copied().eq(0..20), "{found:?}");
+        // The other one is an edge of the new home.
+        let (writer, _messages) = connect(&edges[1], "writer").await;
+        let begin = Instant::now();
+        loop {
+            let message = Publish::new("own/x", "20").qos(QoS::AtLeastOnce);
+            match writer.publish(message).await {
+                Ok(_) => break,
+                Err(error) => assert!(begin.elapsed() < PATIENCE, "{error}"),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        expect(&mut messages, &["20"]).await;
+    });
+}
