@@ -249,13 +249,18 @@ impl Shard {
         let own = &mut self.own;
         own.now = now;
         own.shutting_down = true;
-        // A connection that was handed over is ended by the shard that has its
-        // session, which alone can send DISCONNECT.
-        let here = own.conns.iter();
-        let here = here.filter(|(_, conn)| conn.handed_over().is_none());
-        let conns: Vec<ConnIdx> = here.map(|(c, _)| c).collect();
-        for c in conns {
-            front::shut_down(own, c);
+        // A connection that was handed over is ended by the shard that has its session,
+        // which knows its protocol. That of an edge does not end.
+        let conns = own.conns.iter();
+        let conns = conns.map(|(c, conn)| (c, conn.handed_over().is_some()));
+        let conns: Vec<(ConnIdx, bool)> = conns.collect();
+        let ending = members::shutting_down();
+        for (c, elsewhere) in conns {
+            match elsewhere {
+                false => front::shut_down(own, c),
+                true if own.members.is_edge() => front::force(own, c, &ending),
+                true => {}
+            }
         }
         self.finish();
     }

@@ -81,6 +81,14 @@ fn lose_conns(own: &mut Owners, shard: ShardId) {
     }
 }
 
+/// How connections end whose shard does.
+pub(crate) fn shutting_down() -> Ending {
+    Ending {
+        kind: EndingKind::ShuttingDown,
+        why: Text::from_static("the server is shutting down"),
+    }
+}
+
 /// Without its homes a shard cannot go on: its connections end.
 fn lose_home(own: &mut Owners, home: ShardId) {
     if own.shutting_down {

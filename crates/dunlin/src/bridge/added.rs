@@ -33,6 +33,8 @@ impl Added {
             source,
         };
         let added: Vec<Bridge> = match std::fs::read(&path) {
+            // Bridges are the home's.
+            _ if config.is_edge() => Vec::new(),
             Ok(text) => serde_json::from_slice(&text).map_err(|it| unusable(it.into()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(unusable(error)),

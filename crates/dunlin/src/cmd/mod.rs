@@ -6,6 +6,7 @@
 //! carry `#[command(disable_help_flag = true)]` and their structs a `--help`
 //! of their own (`#[arg(long, action = clap::ArgAction::Help)]`).
 
+mod announce;
 mod broker;
 mod cert;
 mod cid;

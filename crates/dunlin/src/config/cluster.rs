@@ -10,8 +10,9 @@ use super::error::Wrong;
 /// Shards of one node: shard numbers of a node begin at its number times this.
 pub const SHARDS_MAX: u16 = 64;
 
-/// Largest packet of clients: what crosses between nodes at once is at most twice as long.
-pub const PACKET_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of the largest packets, one for each shard of a node, that cross at once: half of
+/// what a link between nodes holds.
+pub const CROSSING_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Longest `name`.
 const NAME_BYTES_MAX: usize = 255;
@@ -46,9 +47,12 @@ impl Cluster {
                        store.nats.urls, or --cluster";
             return Err(("secret_file", why.into()));
         }
-        if self.is_used() && packet > PACKET_BYTES_MAX {
-            let why = "limits.max_packet_size is at most 16MiB in a cluster";
-            return Err(("secret_file", why.into()));
+        if self.is_used() && packet.saturating_mul(shards.max(1).into()) > CROSSING_BYTES_MAX {
+            let why = format!(
+                "in a cluster, limits.max_packet_size times the number of shards ({shards}) is \
+                 at most 32MiB: what is published may cross for each of them"
+            );
+            return Err(("secret_file", why));
         }
         if self.is_used() && shards > SHARDS_MAX {
             let why = format!("a node of a cluster has at most {SHARDS_MAX} shards");

@@ -195,6 +195,12 @@ fn default_listeners() -> Vec<Listener> {
         .collect()
 }
 
+/// What is wrong with an override.
+fn wrong(argument: &str, message: String) -> ConfigError {
+    let argument = shown::hide("", argument);
+    ConfigError::Override { argument, message }
+}
+
 impl Config {
     /// Reads a file, applies overrides, and checks how it all fits together.
     /// Without a file, the defaults.
@@ -213,7 +219,14 @@ impl Config {
             }
         };
         for argument in overrides {
-            config = config.overridden(argument)?;
+            config = config.with(argument)?;
+        }
+        if let Err((key, message)) = config.check() {
+            // What does not fit may be said by several of them together.
+            let of_key = |argument: &&String| argument.split('=').next() == Some(&*key);
+            let named = overrides.iter().rev().find(of_key);
+            let argument = named.or(overrides.last()).map_or("", String::as_str);
+            return Err(wrong(argument, format!("{key}: {message}")));
         }
         config.origin = file.map(|file| Origin {
             file: file.into(),
@@ -233,7 +246,10 @@ impl Config {
         };
         let mut fresh = Self::load(Some(file), overrides)?;
         fresh.data_dir.clone_from(&self.data_dir);
-        Ok(fresh)
+        Ok(match self.is_edge() {
+            true => fresh.edge(),
+            false => fresh,
+        })
     }
 
     /// The file that it was read from, if it was.
@@ -269,10 +285,15 @@ impl Config {
     /// # Errors
     /// There is no such key, or the value is wrong for it.
     pub fn overridden(&self, argument: &str) -> Result<Self, ConfigError> {
-        let wrong = |message: String| ConfigError::Override {
-            argument: shown::hide("", argument),
-            message,
-        };
+        let config = self.with(argument)?;
+        let checked = config.check();
+        checked.map_err(|(key, message)| wrong(argument, format!("{key}: {message}")))?;
+        Ok(config)
+    }
+
+    /// The same without a check of how it fits together.
+    fn with(&self, argument: &str) -> Result<Self, ConfigError> {
+        let wrong = |message: String| wrong(argument, message);
         let (key, value) = argument
             .split_once('=')
             .ok_or_else(|| wrong("expected KEY=VALUE, as in limits.max_inflight=100".into()))?;
@@ -286,9 +307,6 @@ impl Config {
         let config: Self = root
             .try_into()
             .map_err(|error: toml::de::Error| wrong(error::humanize(error.message())))?;
-        config
-            .check()
-            .map_err(|(key, message)| wrong(format!("{key}: {message}")))?;
         Ok(config)
     }
 
@@ -300,9 +318,30 @@ impl Config {
                 .ok()
                 .and_then(|cores| u16::try_from(cores.get()).ok())
                 .unwrap_or(1)
-                .min(SHARDS_MAX),
+                .min(match self.cluster.is_used() {
+                    true => cluster::SHARDS_MAX,
+                    false => SHARDS_MAX,
+                }),
             shards => shards,
         }
+    }
+
+    /// What the shards of an edge are configured as: what is durable, bridges and `$SYS` are
+    /// the home's.
+    #[must_use]
+    pub fn edge(&self) -> Self {
+        let mut edge = self.clone();
+        edge.store = Store::default();
+        edge.store.durability = sections::Durability::Memory;
+        edge.bridge.clear();
+        edge.reports.sys.interval = units::Span::millis(0);
+        edge
+    }
+
+    /// Whether it is [that](Config::edge).
+    #[must_use]
+    pub const fn is_edge(&self) -> bool {
+        self.cluster.is_used() && !self.store.nats.is_used()
     }
 
     /// File of the store.
@@ -462,7 +501,7 @@ impl Config {
         self.store.check().map_err(in_section("store"))?;
         let cluster = self.cluster.check(
             self.store.nats.is_used(),
-            self.shards,
+            self.shard_count(),
             self.limits.packets.max_packet_size.0,
         );
         cluster.map_err(in_section("cluster"))?;

@@ -16,6 +16,7 @@ use crate::config::shown::hide;
 
 /// One function for each request about bridges.
 pub(super) fn carry_out(plane: &Plane, request: &Request) -> Outcome {
+    plane.check_home()?;
     let order = |name: &str, change: fn(&mut Wanted)| {
         let view = find(plane, name)?;
         view.wanted.send_modify(change);

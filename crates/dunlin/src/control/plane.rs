@@ -106,8 +106,7 @@ impl Plane {
 
     /// Refuses what only the node of a cluster answers that has what is durable.
     pub(super) fn check_home(&self) -> Result<(), Failure> {
-        let is_edge = self.config.cluster.is_used() && !self.config.store.nats.is_used();
-        if !is_edge {
+        if !self.config.is_edge() {
             return Ok(());
         }
         let text = "this node of the cluster is an edge: ask the home, which has what is durable";

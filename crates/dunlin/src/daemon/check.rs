@@ -15,6 +15,8 @@ impl super::Daemon {
         certificates::load(config, None, None)?;
         certificates::http(config)?;
         certificates::log(config)?;
+        #[cfg(feature = "cluster")]
+        super::node::check(config)?;
         for (index, listener) in config.listener.iter().enumerate() {
             super::listening::check(index, listener)?;
         }

@@ -160,7 +160,7 @@ pub enum StartError {
     #[error("the home of the cluster is gone")]
     HomeGone,
     /// The secret of the cluster cannot be read.
-    #[error("cluster.secret_file: cannot read {}: {source}", path.display())]
+    #[error("cluster.secret_file: cannot use {}: {source}", path.display())]
     ClusterSecret {
         /// Its file.
         path: PathBuf,

@@ -17,6 +17,8 @@ mod listening;
 mod machine;
 pub(crate) mod mailbox;
 mod memory;
+#[cfg(feature = "cluster")]
+mod node;
 pub(crate) mod query;
 pub(crate) mod reload;
 pub(crate) mod settings;
@@ -66,12 +68,12 @@ pub use crate::control::reloading::{ReloadError, Reloaded};
 pub use crate::metrics::Pulse;
 #[cfg(feature = "cluster")]
 use cluster::Attached;
-#[cfg(feature = "cluster")]
-pub use cluster::{Heard, Hears, Node};
 pub use error::StartError;
 use far::Place;
 pub use kept::GivenUp;
 pub use listening::Bound;
+#[cfg(feature = "cluster")]
+pub use node::{Heard, Hears, Node};
 #[cfg(feature = "cluster")]
 pub use standby::{Outcome, Standby};
 pub(crate) use tickets::PREFIX as TICKET_PREFIX;
@@ -132,7 +134,7 @@ impl Daemon {
     /// Starts the shards of a node that has nothing durable.
     #[cfg(feature = "cluster")]
     fn edge(config: &Config, place: &Place) -> Result<Self, StartError> {
-        Self::serve(settings::edge(config), Source::Configured, place)
+        Self::serve(config.edge(), Source::Configured, place)
     }
 
     fn serve(config: Config, source: Source, place: &Place) -> Result<Self, StartError> {
@@ -161,10 +163,8 @@ impl Daemon {
         listening::ask(&config)?;
         // It ends the broker that has the store, so that what may fail comes before.
         let (store, recovered) = Kept::open(&config, source)?;
-        let keeper = match tickets {
-            Some(tickets) => tickets.start(store.as_ref(), &recovered, &shards)?,
-            None => None,
-        };
+        let keeper = tickets.map(|tickets| tickets.start(store.as_ref(), &recovered, &shards));
+        let keeper = keeper.transpose()?.flatten();
         let reloader = Arc::new(Reloader {
             config: config.clone(),
             added,

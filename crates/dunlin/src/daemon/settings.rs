@@ -10,7 +10,7 @@ use dunlin_net::NetLimits;
 use dunlin_store_redb::{Durability, StoreConfig};
 
 use crate::config::bridge::Bridge;
-use crate::config::units::{Size, Span};
+use crate::config::units::Size;
 use crate::config::{
     Config, limits, priority, queues, quotas, redirect, sections, topics, transactions,
 };
@@ -221,18 +221,6 @@ pub(crate) fn net(config: &Config) -> NetLimits {
     net.quic_stream_receive_window = window(quic.stream_receive_window);
     net.quic_send_window = window(quic.send_window);
     net
-}
-
-/// What the shards of an edge are configured as: what is durable, bridges and `$SYS` are
-/// the home's.
-#[cfg(feature = "cluster")]
-pub(crate) fn edge(config: &Config) -> Config {
-    let mut edge = config.clone();
-    edge.store = sections::Store::default();
-    edge.store.durability = sections::Durability::Memory;
-    edge.bridge.clear();
-    edge.reports.sys.interval = Span::millis(0);
-    edge
 }
 
 /// How a node takes part in its cluster.

@@ -381,7 +381,7 @@ impl Worker {
             let (conn, client_id) = (*conn, client_id.clone());
             if conn.shard() == self.id {
                 self.net.conn(conn).name_log(&client_id);
-            } else {
+            } else if self.shards.place(conn.shard()).is_some() {
                 self.mail(conn.shard(), Mail::Query(Query::Name { conn, client_id }));
             }
         }

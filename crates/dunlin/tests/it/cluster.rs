@@ -1,5 +1,5 @@
-//! One broker on three nodes: what is published at one arrives at another, whatever died
-//! before. Without a server of NATS, each test says so and passes.
+//! One broker on three nodes: what is published at one arrives at another, also when one of
+//! them has died. Without a server of NATS, each test says so and passes.
 
 use core::time::Duration;
 use std::path::PathBuf;

@@ -7,7 +7,6 @@
 
 pub(crate) mod far;
 mod frame;
-mod node;
 mod roster;
 
 use core::fmt;
@@ -26,7 +25,6 @@ use super::mailbox::{Addresses, BusBatch, Mail};
 use crate::config::cluster::SHARDS_MAX;
 use far::{Change, Far, Linked};
 use frame::{Frame, Home, Run};
-pub use node::{Heard, Hears, Node};
 use roster::{Roster, Step};
 
 /// The shards of a node: from its number times [`SHARDS_MAX`] on.
@@ -175,7 +173,7 @@ struct Inner {
 impl Nodes {
     /// `changed` is called from any thread when another thing may be wanted, and must not
     /// block.
-    fn new(changed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+    pub(super) fn new(changed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::default(),
             broken: AtomicBool::new(false),
@@ -187,7 +185,7 @@ impl Nodes {
 
     /// What this node is to do.
     #[must_use]
-    fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> Wanted {
         self.said.store(false, Ordering::Relaxed);
         if self.expelled.load(Ordering::Relaxed) {
             return Wanted::Rejoin;
@@ -201,7 +199,7 @@ impl Nodes {
     }
 
     /// Something happened in the cluster.
-    fn handle(&self, event: Event) {
+    pub(super) fn handle(&self, event: Event) {
         let mut inner = self.lock();
         match event {
             Event::Joined(member) => {
@@ -339,6 +337,7 @@ impl Nodes {
             inner.roster.end();
             return None;
         }
+        self.broken.store(false, Ordering::Relaxed);
         inner.shards = Some((shards.clone(), clock));
         let nodes = inner.linked(&nodes);
         for (here, address) in shards.ids().zip(shards) {

@@ -21,6 +21,8 @@ pub(super) struct Roster {
     peers: BTreeMap<u16, Option<Run>>,
     /// This node, and what it serves.
     own: Option<(u16, Run)>,
+    /// The home of that has gone, which its shards know.
+    orphaned: bool,
 }
 
 impl Roster {
@@ -32,6 +34,7 @@ impl Roster {
     /// The link to a node is lost.
     pub(super) fn lost(&mut self, node: u16) -> Option<Step> {
         let run = self.peers.remove(&node)??;
+        self.note_gone(node, &run);
         self.is_with_us(&run).then_some(Step::Gone(node, run))
     }
 
@@ -43,6 +46,7 @@ impl Roster {
         };
         let before = known.replace(run);
         if let Some(before) = before.filter(|before| self.is_with_us(before)) {
+            self.note_gone(node, &before);
             steps.push(Step::Gone(node, before));
         }
         if self.is_with_us(&run) {
@@ -55,12 +59,14 @@ impl Roster {
     pub(super) fn down(&mut self, node: u16, number: u64) -> Option<Step> {
         let known = self.peers.get_mut(&node)?;
         let run = known.take_if(|run| run.number == number)?;
+        self.note_gone(node, &run);
         self.is_with_us(&run).then_some(Step::Gone(node, run))
     }
 
     /// The own shards begin: who is with them.
     pub(super) fn begin(&mut self, here: u16, run: Run) -> Vec<(u16, Run)> {
         self.own = Some((here, run));
+        self.orphaned = false;
         let runs = self.peers.iter();
         let runs = runs.filter_map(|(node, run)| Some((*node, (*run)?)));
         runs.filter(|(_, run)| self.is_with_us(run)).collect()
@@ -68,6 +74,7 @@ impl Roster {
 
     /// The own shards end.
     pub(super) fn end(&mut self) -> Option<Run> {
+        self.orphaned = false;
         self.own.take().map(|(_, run)| run)
     }
 
@@ -96,7 +103,17 @@ impl Roster {
             let known = self.peers.get(&home).copied().flatten();
             known.is_some_and(|known| known.number == run)
         };
-        home != *here && !is_there()
+        self.orphaned || home != *here && !is_there()
+    }
+
+    /// A run is gone: one that comes back under its number is another home.
+    fn note_gone(&mut self, node: u16, run: &Run) {
+        let home = self.own.map(|(_, own)| own.home);
+        let gone = Home {
+            node,
+            run: run.number,
+        };
+        self.orphaned |= home == Some(gone);
     }
 
     fn is_with_us(&self, run: &Run) -> bool {
@@ -172,8 +189,10 @@ mod tests {
         roster.linked(1);
         roster.up(1, home(1, 11));
         assert!(roster.is_homeless(), "another run is another home");
+        roster.up(1, a);
+        assert!(roster.is_homeless(), "the shards know that it was gone");
         assert_eq!(roster.end(), Some(edge(20, a)));
         assert!(!roster.is_homeless());
-        assert_eq!(roster.home(), Some((1, home(1, 11))));
+        assert_eq!(roster.home(), Some((1, a)));
     }
 }

@@ -2,24 +2,30 @@
 //! standby all that time, and the home when nothing holds the lease of the log any more.
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
 use dunlin_broker::bus;
+use dunlin_bus::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use dunlin_bus::{About, Bus};
 
-use super::super::standby::Standby;
-use super::super::{Daemon, GivenUp, StartError, settings};
-use super::{Nodes, Wanted};
+use super::cluster::{Nodes, Wanted};
+use super::standby::Standby;
+use super::{Daemon, GivenUp, StartError, settings};
 use crate::config::Config;
+
+/// Time from when a node begins to serve as an edge until it does so again.
+const BEGIN_EVERY: Duration = Duration::from_secs(1);
 
 /// What a node hears of.
 #[derive(Debug)]
 pub enum Heard {
-    /// Another thing may be wanted of it: see [`Node::adapt`].
+    /// Another thing may be wanted of it.
     Changed,
-    /// It is to be the home, or cannot wait for that any more: see [`Node::take_over`].
+    /// It is to be the home, or cannot wait for that any more.
     Free(u64, Result<(), StartError>),
-    /// Its log is another one's, or fails: see [`Node::give_up`].
+    /// Its log is another one's, or fails.
     GivenUp(GivenUp),
 }
 
@@ -44,6 +50,8 @@ pub struct Node {
     /// How often it has been a standby.
     waits: u64,
     serving: Serving,
+    /// When it last began to serve as an edge.
+    begun: Option<Instant>,
 }
 
 impl Node {
@@ -61,6 +69,7 @@ impl Node {
             standby: None,
             waits: 0,
             serving: Serving::Nothing,
+            begun: None,
         };
         node.stand_by()?;
         Ok(node)
@@ -87,16 +96,29 @@ impl Node {
         self.bus.as_ref().map_or(0, |bus| bus.member().node.get())
     }
 
+    /// Does what follows. `true`: something else serves clients than before, or nothing.
+    ///
+    /// # Errors
+    /// The node cannot go on.
+    pub fn hear(&mut self, heard: Heard) -> Result<bool, StartError> {
+        match heard {
+            Heard::Changed => self.adapt(),
+            Heard::Free(of, free) => self.take_over(of, free),
+            Heard::GivenUp(cause) => self.give_up(&cause).map(|()| true),
+        }
+    }
+
     /// Does what is wanted now. `true`: something else serves clients than before.
     ///
     /// # Errors
     /// What is to serve cannot begin.
-    pub fn adapt(&mut self) -> Result<bool, StartError> {
+    fn adapt(&mut self) -> Result<bool, StartError> {
         match (self.nodes.wanted(), &self.serving) {
             (Wanted::Edge, Serving::Nothing) => self.serve_edge(),
             (Wanted::End, Serving::Edge(_)) => {
                 self.end();
-                self.adapt()
+                self.adapt()?;
+                Ok(true)
             }
             (Wanted::End, Serving::Home(_)) => {
                 self.end();
@@ -123,7 +145,7 @@ impl Node {
     ///
     /// # Errors
     /// The log cannot be followed or taken over, or the home not begin.
-    pub fn take_over(&mut self, of: u64, free: Result<(), StartError>) -> Result<bool, StartError> {
+    fn take_over(&mut self, of: u64, free: Result<(), StartError>) -> Result<bool, StartError> {
         if of != self.waits {
             return Ok(false);
         }
@@ -155,7 +177,7 @@ impl Node {
     ///
     /// # Errors
     /// The log fails, or cannot be followed.
-    pub fn give_up(&mut self, cause: &GivenUp) -> Result<(), StartError> {
+    fn give_up(&mut self, cause: &GivenUp) -> Result<(), StartError> {
         if !self.is_home() {
             return Ok(());
         }
@@ -175,14 +197,24 @@ impl Node {
         }
     }
 
+    /// Ends what it serves. What is served next has the configuration of its file then.
     fn end(&mut self) {
         match core::mem::replace(&mut self.serving, Serving::Nothing) {
-            Serving::Nothing => {}
+            Serving::Nothing => return,
             Serving::Edge(daemon) | Serving::Home(daemon) => daemon.shut_down(),
+        }
+        match self.config.read_again() {
+            Ok(config) => self.config = config,
+            Err(error) => tracing::error!("{error}; the configuration stays as it was"),
         }
     }
 
     fn serve_edge(&mut self) -> Result<bool, StartError> {
+        // One that loses its home again and again is not to take all of the machine.
+        if let Some(begun) = self.begun {
+            std::thread::sleep(BEGIN_EVERY.saturating_sub(begun.elapsed()));
+        }
+        self.begun = Some(Instant::now());
         let here = self.number();
         let Some(place) = self.nodes.edge_place(here, self.config.shard_count())? else {
             return Ok(false);
@@ -238,6 +270,17 @@ fn enter(config: &Config, hears: &Hears) -> Result<(Arc<Nodes>, Bus), StartError
     Ok((nodes, bus))
 }
 
+/// Whether what all nodes know can be read.
+///
+/// # Errors
+/// It cannot, or is too short or too long.
+pub(crate) fn check(config: &Config) -> Result<(), StartError> {
+    if config.cluster.is_used() {
+        secret(config)?;
+    }
+    Ok(())
+}
+
 /// What all nodes know.
 fn secret(config: &Config) -> Result<Vec<u8>, StartError> {
     let path = config.cluster.secret_file.clone().unwrap_or_default();
@@ -246,7 +289,13 @@ fn secret(config: &Config) -> Result<Vec<u8>, StartError> {
         source,
     };
     let secret = std::fs::read(&path).map_err(wrong)?;
-    Ok(secret.trim_ascii().to_vec())
+    let secret = secret.trim_ascii();
+    if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
+        let length = secret.len();
+        let why = format!("it has {length} bytes, not {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX}");
+        return Err(wrong(std::io::Error::other(why)));
+    }
+    Ok(secret.to_vec())
 }
 
 fn name(config: &Config) -> String {
