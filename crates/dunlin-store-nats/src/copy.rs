@@ -22,6 +22,9 @@ pub(crate) struct Copy {
     path: PathBuf,
     engine: Engine,
     pub(crate) position: Option<Position>,
+    /// What the next write fails with.
+    #[cfg(test)]
+    pub(crate) fails: Option<StoreError>,
 }
 
 impl Copy {
@@ -45,6 +48,8 @@ impl Copy {
             path,
             engine,
             position,
+            #[cfg(test)]
+            fails: None,
         };
         Ok((copy, recovered))
     }
@@ -87,6 +92,10 @@ impl Copy {
         mut batches: Vec<Batch>,
         position: Option<Position>,
     ) -> Result<(), StoreError> {
+        #[cfg(test)]
+        if let Some(error) = self.fails.take() {
+            return Err(error);
+        }
         if let Some(position) = &position {
             batches.push(Batch {
                 token: 0,
