@@ -4,6 +4,9 @@
 //! A holder whose renewal is refused reads the key before it believes anything: the server
 //! may refuse to replace the newest value. One that cannot renew goes on; the log says when
 //! that ends. It takes a lease that is gone only as long as the log is its own.
+//!
+//! One that took the lease from another and then not the log gives it back to that one: where
+//! it were free, a standby would take the log from an owner that is well.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -50,7 +53,8 @@ impl Default for Shared {
     }
 }
 
-/// A lease that is held or waited for. Dropping it gives it back.
+/// A lease that is held or waited for. Dropping it gives it back: before [`Lease::serves`],
+/// one that was seized to the one that it was taken from.
 #[derive(Debug)]
 pub(crate) struct Lease {
     shared: Arc<Shared>,
@@ -140,6 +144,7 @@ fn run(
             owner,
             renew_every: config.renew_every(),
             revision: 0,
+            former: Holder::Free,
             shared,
         };
         tokio::select! {
@@ -181,6 +186,8 @@ struct Keeper<K> {
     renew_every: Duration,
     /// The value that the next one replaces.
     revision: u64,
+    /// Who had it when it was seized.
+    former: Holder,
     shared: Arc<Shared>,
 }
 
@@ -218,7 +225,13 @@ impl<K: Key> Keeper<K> {
     async fn seize(&mut self) {
         loop {
             let taken = match self.key.read().await {
-                Ok(seen) => self.put(seen).await,
+                Ok(seen) => {
+                    // A write of before had no answer: it is known already.
+                    if seen.holder != Holder::Owner(self.owner) {
+                        self.former = seen.holder;
+                    }
+                    self.put(seen).await
+                }
                 Err(error) => Err(error),
             };
             match taken {
@@ -340,14 +353,22 @@ impl<K: Key> Keeper<K> {
         }
     }
 
-    /// Gives it back, if it is this owner's.
+    /// Gives it back, if it is this owner's: to the one that it was taken from, as long as
+    /// the log was not taken, too.
     async fn release(&self) -> Result<(), AskError> {
+        let next = match self.former {
+            _ if self.shared.serves.load(Ordering::Relaxed) => None,
+            Holder::Free => None,
+            Holder::Owner(owner) => Some(owner),
+            // The owner of the log may be late: it has the time of a key that is gone.
+            Holder::Gone => return Ok(()),
+        };
         for _ in 0..LEASE_TRIES_MAX {
             let seen = self.key.read().await?;
             if seen.holder != Holder::Owner(self.owner) {
                 return Ok(());
             }
-            if let Written::At(_) = self.key.write(seen.revision, None).await? {
+            if let Written::At(_) = self.key.write(seen.revision, next).await? {
                 return Ok(());
             }
         }
@@ -427,6 +448,7 @@ mod tests {
             owner,
             renew_every: LEASE / LEASE_PARTS,
             revision: 0,
+            former: Holder::Free,
             shared: Arc::default(),
         }
     }
@@ -531,6 +553,36 @@ mod tests {
             assert_eq!(key.seen().holder, Holder::Owner(1));
             assert!(a.release().await.is_ok());
             assert_eq!(key.seen().holder, Holder::Free);
+        });
+    }
+
+    /// One that seizes the lease and cannot take the log leaves it as it was.
+    #[test]
+    fn a_take_over_that_failed_frees_no_lease() {
+        run(async {
+            let key = Rc::new(Memory::default());
+            let (mut a, mut b) = (keeper(&key, 1), keeper(&key, 2));
+            a.seize().await;
+            key.log.set(1);
+            a.shared.serves.store(true, Ordering::Relaxed);
+            b.seize().await;
+            // As after a write that was stored and had no answer.
+            b.seize().await;
+            assert_eq!(a.renew().await.ok(), Some(Renewed::Lost));
+            assert!(b.release().await.is_ok());
+            assert_eq!(key.seen().holder, Holder::Owner(1));
+            assert_eq!(a.try_own().await.ok(), Some(true));
+            // With the log, it is free at the end.
+            b.seize().await;
+            b.shared.serves.store(true, Ordering::Relaxed);
+            assert!(b.release().await.is_ok());
+            assert_eq!(key.seen().holder, Holder::Free);
+            // Without a former one, it is gone in time.
+            sleep(2 * LEASE).await;
+            let mut c = keeper(&key, 3);
+            c.seize().await;
+            assert!(c.release().await.is_ok());
+            assert_eq!(key.seen().holder, Holder::Owner(3));
         });
     }
 }

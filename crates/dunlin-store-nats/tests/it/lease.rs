@@ -258,3 +258,26 @@ fn a_standby_of_an_unusable_stream_ends() {
         "{outcome:?}"
     );
 }
+
+/// One that is to take the log from its owner cannot write beside its copy: the owner goes on,
+/// and the standby waits.
+#[test]
+fn a_take_over_that_fails_ends_no_owner() {
+    let Some(server) = Server::start(Sync::Always) else {
+        return;
+    };
+    let (owner, _) = Open::new(long(&server, "owner"));
+    owner.commit(1..=3);
+    let (_standby, says) = stand_by(long(&server, "standby"));
+    let before = lease(&server);
+    // In the place of the file that remembers take-overs.
+    std::fs::create_dir(server.copy("failing.owner-new")).expect("a folder");
+    let failed = NatsStore::open(long(&server, "failing")).map(|_| ());
+    assert!(matches!(failed, Err(OpenError::Owner(_))), "{failed:?}");
+    let after = lease(&server);
+    assert_ne!(before["seq"], after["seq"], "it was taken");
+    assert_eq!(before["data"], after["data"], "and given back");
+    nothing(says.recv_timeout(A_WHILE).map(|it| it.is_ok()));
+    owner.commit(4..=6);
+    assert!(owner.store.role().role().is_owner);
+}
