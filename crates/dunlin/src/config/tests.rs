@@ -94,6 +94,33 @@ fn example_shows_every_key() {
     );
 }
 
+/// In any order: what fits together only when all are said.
+#[test]
+#[cfg(feature = "cluster")]
+fn overrides_are_checked_together() {
+    let mut overrides = [
+        "cluster.secret_file=key",
+        "store.nats.system_urls=['nats://h']",
+        "store.nats.urls=['nats://h']",
+    ]
+    .map(str::to_owned);
+    for _ in 0..overrides.len() {
+        let config = Config::load(None, &overrides).expect("valid together");
+        assert!(config.cluster.is_used() && config.shard_count() <= cluster::SHARDS_MAX);
+        overrides.rotate_left(1);
+    }
+    let error = Config::load(None, &overrides[..1]).expect_err("no store");
+    let text = error.to_string();
+    assert!(text.contains("secret_file"), "{text}");
+    let large = "limits.max_packet_size=32MiB".to_owned();
+    let error = Config::load(
+        None,
+        &[&overrides[..], &["shards=2".into(), large]].concat(),
+    );
+    let text = error.expect_err("too large").to_string();
+    assert!(text.contains("max_packet_size"), "{text}");
+}
+
 #[test]
 fn book_page_is_in_step() {
     let page = book_page();

@@ -201,6 +201,30 @@ fn what_a_dead_edge_had_is_released() {
     });
 }
 
+/// A client whose session is at the home hears of it, too, and waits for nothing.
+#[test]
+fn an_edge_that_is_stopped_disconnects_its_clients() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let home = cluster.node("home", 1);
+    let mut edge = cluster.node("edge", 1);
+    run(async {
+        let (sensor, mut messages) = come_back(&edge, "sensor").await;
+        let subscribed = sensor.subscribe("own/#", QoS::ExactlyOnce).await;
+        subscribed.expect("subscribed");
+        let begin = Instant::now();
+        edge.signal("-TERM");
+        assert!(messages.next().await.is_none(), "it is disconnected");
+        assert_eq!(edge.end().code(), Some(0));
+        println!("the edge ended after {:?}", begin.elapsed());
+        let (_sensor, mut messages) = come_back(&home, "sensor").await;
+        let (writer, _messages) = connect(&home, "writer").await;
+        publish(&writer, "own/x", "kept", QoS::AtLeastOnce).await;
+        expect(&mut messages, &["kept"]).await;
+    });
+}
+
 #[test]
 fn an_edge_becomes_the_home_when_that_is_killed() {
     let Some(cluster) = Cluster::start() else {
