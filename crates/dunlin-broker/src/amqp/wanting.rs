@@ -280,7 +280,7 @@ fn named(
     Ok(Some((Text::from(address), create, false)))
 }
 
-/// A new node whose home is this shard.
+/// A new node whose home is this shard or, on an edge, any home.
 fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
     let policy =
         properties.and_then(|properties| properties.get(capability::LIFETIME_POLICY.as_str()));
@@ -293,7 +293,7 @@ fn dynamic_node(own: &mut Owners, properties: Option<Map<'_>>) -> Named {
     };
     let address = loop {
         let address = format!("{}{:032x}", addresses::DYNAMIC, own.random.next());
-        if own.members.is_home_of(&address) {
+        if own.members.is_edge() || own.members.is_home_of(&address) {
             break Text::from(address);
         }
     };

@@ -379,6 +379,9 @@ fn prepare(
         false if source.is_for_later() => waiting::find(own),
         false => find_queue(own, source.topic()),
     };
+    if source.is_for_later() && found.hits.is_empty() {
+        refused.get_or_insert(NotTaken::NotFound);
+    }
     if source.is_to_queue() {
         if found.hits.is_empty() && !source.is_lossy() {
             refused.get_or_insert_with(|| making::why_missing(&own.config, source.topic()));

@@ -16,9 +16,12 @@ use crate::queues::calls::Create;
 use crate::queues::nodes;
 use crate::queues::options::{Kept, Life, Overflow, QueueOptions};
 
-/// Where a message waits that came to this shard.
+/// Where a message waits that came to this shard: nowhere on an edge.
 pub(crate) fn find(own: &mut Owners) -> Matches {
     let mut found = Matches::default();
+    if own.members.is_edge() {
+        return found;
+    }
     let s = node(own);
     found.hits.push(Hit::new(s, &BINDING, None));
     found

@@ -11,7 +11,7 @@ use dunlin_mqtt::codec::Version;
 use super::amqp::{NOW, OPEN};
 use crate::config::{Config, Nodes, SysTopics};
 use crate::io::{
-    BusMessage, Forward, Input, InterestChange, Manner, Membership, Output, Preparation,
+    BusMessage, Forward, Input, InterestChange, Manner, Membership, NotTaken, Output, Preparation,
 };
 use crate::owners::members::Homes;
 use crate::reports::census::Census;
@@ -225,6 +225,26 @@ fn answers_to_an_earlier_edge_mean_nothing_to_the_next() {
         }
         assert!(!tokens.is_empty(), "it claims its client identifier");
     }
+}
+
+#[test]
+fn nothing_waits_for_its_time_at_an_edge() {
+    let mut edge = shard(EDGE, 1);
+    joined(&mut edge, &[HOME, OTHER]);
+    drop(outputs(&mut edge));
+    let (token, forward) = (Some(9), forward("t"));
+    let forward = Forward {
+        plain: false,
+        queue: true,
+        ..forward
+    };
+    hear(&mut edge, OTHER, BusMessage::Forward { forward, token });
+    let said = said(&mut edge, OTHER);
+    let [BusMessage::Prepared { token: 9, answer }] = &said[..] else {
+        panic!("{said:?}");
+    };
+    assert_eq!(answer.refused, Some(NotTaken::NotFound));
+    assert_eq!(edge.census().sessions, 0);
 }
 
 /// A CONNECT of a session that ends with its connection.

@@ -511,6 +511,35 @@ fn a_link_has_its_name_again_when_its_edge_is_gone() {
 }
 
 #[test]
+fn an_edge_makes_nodes_for_clients() {
+    for seed in 0..4 {
+        let mut setup = setup(seed);
+        setup.transport = Transport::Tcp;
+        let mut world = begin(setup);
+        let mut client = amqp_at(&mut world, EDGES[0]);
+        let session = client.open(world.now()).expect("open");
+        for name in ["a", "b", "c", "d"] {
+            let attach = Attach {
+                name,
+                role: Role::Receiver,
+                source: Some(Source {
+                    dynamic: true,
+                    ..Source::default()
+                }),
+                target: Some(AnyTarget::Target(Target::default())),
+                ..Attach::default()
+            };
+            client.engine.attach(session, &attach).expect("a session");
+        }
+        run_amqp(&mut world, &mut [&mut client]);
+        let events = client.events.iter();
+        let attached = events.filter(|event| matches!(event, Seen::Attached(..)));
+        assert_eq!(attached.count(), 4, "seed {seed}: {:?}", client.events);
+        check_quiet(&world);
+    }
+}
+
+#[test]
 fn what_is_published_later_waits_at_a_home() {
     for seed in 0..4 {
         let mut setup = setup(seed);
