@@ -323,6 +323,30 @@ pub(crate) fn settle_in_session(own: &mut Owners, s: SessionIdx, share: &str) {
     });
 }
 
+/// Who of a group gets a message that is published: one that can take it now, else any.
+/// The rule for what is delivered exactly once is that of [`Routing::find`].
+///
+/// [`Routing::find`]: crate::owners::routing::Routing::find
+fn choose_first(own: &Owners, share: &str, message: &Message) -> Option<(Subscriber, Subscribed)> {
+    let groups = &own.routing.groups;
+    let exact = message.qos == QoS::ExactlyOnce && groups.queue(share).is_some();
+    let fits = |key, value: &Subscribed| match key {
+        Subscriber::Session(s) => {
+            let is_durable = || member(&own.sessions, &own.conns, s as usize).durable;
+            !exact || value.options & 3 < 2 || is_durable()
+        }
+        Subscriber::Shard(to) => {
+            own.routing.loans.has_room(to) && (!exact || groups.of(share, to).is_some())
+        }
+    };
+    let prefers = |key, value: &Subscribed| fits(key, value) && is_available(own, key);
+    let chosen = own.routing.choose(share, prefers, fits);
+    chosen.or_else(|| {
+        let prefers = |key, _: &Subscribed| is_available(own, key);
+        own.routing.choose(share, prefers, |_, _| true)
+    })
+}
+
 /// A shard that was chosen for shared subscriptions had no member left: its
 /// interest has changed before it said so, and another member is chosen now.
 pub(crate) fn choose_again(
@@ -332,9 +356,7 @@ pub(crate) fn choose_again(
     publish: &mut PendingPublish,
 ) {
     for share in &missed.shares {
-        let prefers = |key, _: &Subscribed| is_available(own, key);
-        let chosen = own.routing.choose(share, prefers, |_, _| true);
-        if let Some(member) = chosen {
+        if let Some(member) = choose_first(own, share, &missed.message) {
             let share = share.clone();
             let given = give(own, &missed.message, share, member, token, publish);
             if !given && !publish.lossy {

@@ -363,6 +363,39 @@ fn a_member_that_leaves_its_edge_gives_back_what_it_had() {
     }
 }
 
+#[test]
+fn what_an_edge_publishes_exactly_once_goes_to_durable_members() {
+    for seed in 0..6 {
+        let mut world = begin(setup(seed));
+        let share = [("$share/g/t", QoS::ExactlyOnce)];
+        let mut peers = vec![
+            peer_at(EDGES[1], "publisher", 0, &[]),
+            peer_at(HOME, "kept", 1000, &share),
+            peer_at(HOME, "c1", 0, &share),
+            peer_at(1, "c2", 0, &share),
+            peer_at(EDGES[0], "c3", 0, &share),
+        ];
+        peers.iter_mut().for_each(|peer| peer.connect(&mut world));
+        pass(&mut world, &mut peers);
+        for at in 0..12 {
+            peers[0].publish(&mut world, "t", format!("{at}"), QoS::ExactlyOnce);
+            pass(&mut world, &mut peers);
+        }
+        let counts: Vec<usize> = peers.iter().map(|peer| peer.received.len()).collect();
+        assert_eq!(counts, [0, 12, 0, 0, 0], "seed {seed}");
+        // Without a durable member all of them may have it.
+        peers[1].leave(&mut world, Some(0));
+        pass(&mut world, &mut peers);
+        for at in 12..24 {
+            peers[0].publish(&mut world, "t", format!("{at}"), QoS::ExactlyOnce);
+            pass(&mut world, &mut peers);
+        }
+        let others: usize = peers[2..].iter().map(|peer| peer.received.len()).sum();
+        assert_eq!(others, 12, "seed {seed}");
+        check_quiet(&world);
+    }
+}
+
 /// A durable message of AMQP with one byte.
 fn message(byte: u8) -> Vec<u8> {
     let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
