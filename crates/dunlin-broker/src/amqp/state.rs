@@ -657,6 +657,10 @@ impl SessionKind for AmqpLink {
         all.chain(again).chain(posted).for_each(visit);
     }
 
+    fn visit_deliveries(&self, visit: impl FnMut(&dunlin_queue::Delivery)) {
+        self.consumer.deliveries().for_each(visit);
+    }
+
     fn in_flight(&self) -> usize {
         self.consumer.len()
     }

@@ -45,8 +45,23 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) -> Option<Session> {
     let mut session = own.outbox.checked(removed)?;
     own.count_out(&session);
     own.commits.forget_kept(session.key);
+    give_back_rest(own, &session);
     let timer = Timer::Session(session.reference(s));
     own.timers.cancel(timer, &mut session.alarm);
     settle::release_line(own, line);
     Some(session)
+}
+
+/// What an edge has borrowed for a session that has ended, and no other member may get:
+/// it was sent, to be delivered exactly once.
+fn give_back_rest(own: &mut Owners, session: &Session) {
+    if !own.members.is_edge() {
+        return;
+    }
+    let (loans, outbox) = (&mut own.routing.loans, &mut own.outbox);
+    session.visit_deliveries(|delivery| {
+        if let Some(number) = delivery.seq {
+            loans.give_back(outbox, number, true);
+        }
+    });
 }

@@ -396,6 +396,28 @@ fn what_an_edge_publishes_exactly_once_goes_to_durable_members() {
     }
 }
 
+#[test]
+fn a_session_that_ends_at_an_edge_leaves_no_loan() {
+    for seed in 0..4 {
+        let mut world = begin(setup(seed));
+        let mut raw = Raw::default();
+        let publisher = open_on(&mut world, HOME, "mqtt");
+        raw.say(&mut world, publisher, "CONNECT p clean");
+        for _ in 0..3 {
+            let member = open_on(&mut world, EDGES[0], "mqtt");
+            raw.say(&mut world, member, "CONNECT m clean");
+            raw.say(&mut world, member, "SUBSCRIBE 1 $share/g/t|q2");
+            raw.take(member);
+            raw.say(&mut world, publisher, "PUBLISH t x q2 #1");
+            assert_eq!(raw.take(member), ["PUBLISH t x q2 #1"], "seed {seed}");
+            raw.say(&mut world, publisher, "PUBREL 1");
+            // PUBREC is never sent.
+            raw.say(&mut world, member, "DISCONNECT");
+        }
+        check_quiet(&world);
+    }
+}
+
 /// A durable message of AMQP with one byte.
 fn message(byte: u8) -> Vec<u8> {
     let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
