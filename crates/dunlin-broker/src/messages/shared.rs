@@ -272,6 +272,10 @@ pub(crate) fn take_back(own: &mut Owners, delivery: Delivery, old: SessionRef, o
     if own.sessions.resolve(old).is_none() {
         return give_again(own, delivery, old);
     }
+    // The home of an edge knows the other members.
+    if over && own.members.is_edge() {
+        return give_on(own, delivery, old, false);
+    }
     match pass_on(own, delivery, old, false) {
         Some(delivery) if over => own.dequeue(old.key, delivery.seq),
         Some(delivery) => settle::give_back(own, old, delivery),
@@ -281,7 +285,13 @@ pub(crate) fn take_back(own: &mut Owners, delivery: Delivery, old: SessionRef, o
 
 /// As [`pass_on`], when `old` has ended.
 pub(crate) fn give_again(own: &mut Owners, delivery: Delivery, old: SessionRef) {
-    if let Some(passed) = try_pass(own, delivery, old, true) {
+    give_on(own, delivery, old, true);
+}
+
+/// As [`pass_on`]. What no other takes is left behind: on an edge, the home that has lent
+/// it gives it to a member elsewhere.
+fn give_on(own: &mut Owners, delivery: Delivery, old: SessionRef, ends: bool) {
+    if let Some(passed) = try_pass(own, delivery, old, ends) {
         leave_behind(own, passed);
     }
 }

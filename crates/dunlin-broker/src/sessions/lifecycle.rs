@@ -15,8 +15,13 @@ pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
         return;
     };
     let old = session.reference(s);
+    // What no other takes is with its session again; on an edge, if that may not have it
+    // any more, it is with the home that has lent it.
+    let gives_back = ends && own.members.is_edge();
     for delivery in session.take_shared(ends) {
-        if let Some(delivery) = shared::pass_on(own, delivery, old, ends)
+        if gives_back {
+            shared::give_again(own, delivery, old);
+        } else if let Some(delivery) = shared::pass_on(own, delivery, old, ends)
             && let Some(session) = own.sessions.get_mut(s)
         {
             session.queue_mut().push(delivery);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Coordinator, DeliveryState, Message, ReceiverSettleMode, Role, SerialNumber,
-    Source, Symbols, Target, TerminusExpiryPolicy,
+    AnyTarget, Attach, Coordinator, DeliveryState, Message, Modified, Outcome, ReceiverSettleMode,
+    Role, SerialNumber, Source, Symbols, Target, TerminusExpiryPolicy,
 };
 use dunlin_amqp::{Connection, Delivery, Limits, SaslPolicy, Settings, Side};
 use dunlin_base::transport::Transport;
@@ -590,6 +590,48 @@ fn an_edge_makes_nodes_for_clients() {
         let events = client.events.iter();
         let attached = events.filter(|event| matches!(event, Seen::Attached(..)));
         assert_eq!(attached.count(), 4, "seed {seed}: {:?}", client.events);
+        check_quiet(&world);
+    }
+}
+
+#[test]
+fn what_one_member_cannot_take_goes_to_another_edge() {
+    for seed in 0..4 {
+        let mut setup = setup(seed);
+        setup.transport = Transport::Tcp;
+        let mut world = begin(setup);
+        let mut first = amqp_at(&mut world, EDGES[0]);
+        let session = first.open(world.now()).expect("open");
+        first.receiver(session, "$share/g/t", 10).expect("a link");
+        run_amqp(&mut world, &mut [&mut first]);
+        let mut from = amqp_at(&mut world, EDGES[1]);
+        let session = from.open(world.now()).expect("open");
+        let link = from.sender(session, "t").expect("a link");
+        run_amqp(&mut world, &mut [&mut first, &mut from]);
+        from.send(link, &message(7)).expect("credit");
+        run_amqp(&mut world, &mut [&mut first, &mut from]);
+        let got = messages(&mut first);
+        assert_eq!(got.len(), 1, "seed {seed}");
+        let mut second = amqp_at(&mut world, EDGES[1]);
+        let session = second.open(world.now()).expect("open");
+        second.receiver(session, "$share/g/t", 10).expect("a link");
+        run_amqp(&mut world, &mut [&mut first, &mut from, &mut second]);
+        let modified = DeliveryState::Outcome(Outcome::Modified(Modified {
+            delivery_failed: true,
+            undeliverable_here: true,
+            ..Modified::default()
+        }));
+        let settled = first.engine.settle(got[0].0, Some(&modified));
+        settled.expect("a delivery");
+        run_amqp(&mut world, &mut [&mut first, &mut from, &mut second]);
+        let got = messages(&mut second);
+        let bytes: Vec<u8> = got.iter().map(|(_, byte, _)| *byte).collect();
+        assert_eq!(bytes, [7], "seed {seed}");
+        let settled = second
+            .engine
+            .settle(got[0].0, Some(&DeliveryState::ACCEPTED));
+        settled.expect("a delivery");
+        run_amqp(&mut world, &mut [&mut first, &mut from, &mut second]);
         check_quiet(&world);
     }
 }
