@@ -55,10 +55,11 @@ fn load(own: &mut Owners, to: ShardId, passed: Passed) {
 /// Messages for edges came from the store, or are lost.
 pub(crate) fn handle_loaded(own: &mut Owners, messages: &[(u64, Option<Arc<Message>>)]) {
     for (seq, message) in messages {
-        let loaded = own.routing.loans.end_loading(*seq);
-        if let (Some((to, mut passed)), Some(message)) = (loaded, message) {
-            passed.delivery.content = Content::Held(Arc::clone(message));
-            lend(own, to, passed);
+        for (to, mut passed) in own.routing.loans.end_loading(*seq) {
+            if let Some(message) = message {
+                passed.delivery.content = Content::Held(Arc::clone(message));
+                lend(own, to, passed);
+            }
         }
     }
 }

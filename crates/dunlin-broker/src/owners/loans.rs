@@ -28,7 +28,8 @@ pub(crate) struct Loans {
     /// Bytes of all of them.
     bytes: usize,
     /// Messages that are being loaded for edges, by their places in the store.
-    loading: BTreeMap<u64, (ShardId, Passed)>,
+    /// One message of several groups has one place.
+    loading: BTreeMap<u64, Vec<(ShardId, Passed)>>,
     /// What this edge has, by the number that stands for a place in the store: the home,
     /// and its token.
     borrowed: BTreeMap<u64, (ShardId, u64)>,
@@ -69,12 +70,12 @@ impl Loans {
 
     /// A message for an edge is being loaded.
     pub(crate) fn begin_loading(&mut self, seq: u64, to: ShardId, passed: Passed) {
-        self.loading.insert(seq, (to, passed));
+        self.loading.entry(seq).or_default().push((to, passed));
     }
 
-    /// It is there, or lost.
-    pub(crate) fn end_loading(&mut self, seq: u64) -> Option<(ShardId, Passed)> {
-        self.loading.remove(&seq)
+    /// It is there, or lost: for whom it was loaded.
+    pub(crate) fn end_loading(&mut self, seq: u64) -> Vec<(ShardId, Passed)> {
+        self.loading.remove(&seq).unwrap_or_default()
     }
 
     /// Places of those that are being loaded.
@@ -123,6 +124,54 @@ impl Loans {
 
     /// Messages that edges have, and those that this one has.
     pub(crate) fn len(&self) -> usize {
-        self.lent.len() + self.loading.len() + self.borrowed.len()
+        let loading: usize = self.loading.values().map(Vec::len).sum();
+        self.lent.len() + loading + self.borrowed.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+
+    use dunlin_base::{QoS, StreamId};
+    use dunlin_queue::{Content, Delivery, Identifiers};
+
+    use super::*;
+    use crate::messages::shared::NONE;
+
+    fn passed(share: &str) -> Passed {
+        let delivery = Delivery {
+            content: Content::Held(Arc::new(Message::default())),
+            seq: Some(5),
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            identifiers: Identifiers::new(),
+            share: Some(Arc::from(share)),
+            stream: StreamId::CONTROL,
+            level: 0,
+            maybe_sent: false,
+            failed: 0,
+            added: None,
+        };
+        Passed {
+            delivery,
+            queue: None,
+            old: NONE,
+            ends: true,
+            returned: false,
+        }
+    }
+
+    #[test]
+    fn two_groups_have_one_message_at_one_place_in_the_store() {
+        let mut loans = Loans::default();
+        for share in ["$share/g/t", "$share/h/t"] {
+            loans.begin_loading(5, ShardId(64), passed(share));
+        }
+        assert_eq!((loans.len(), loans.loading().count()), (2, 1));
+        let loaded = loans.end_loading(5).into_iter();
+        let shares: Vec<_> = loaded.filter_map(|(_, it)| it.delivery.share).collect();
+        assert_eq!(shares, [Arc::from("$share/g/t"), Arc::from("$share/h/t")]);
+        assert_eq!(loans.len(), 0);
     }
 }
