@@ -176,6 +176,7 @@ impl Shard {
                     }
                 }
                 Timer::Retry => stored::retry(own),
+                Timer::Loans => loans::try_kept(own),
                 Timer::Release(conn) => {
                     if let Some(c) = own.conns.find(conn) {
                         throttle::release(own, c);

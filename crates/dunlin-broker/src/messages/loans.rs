@@ -3,6 +3,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use dunlin_base::{Message, QoS, ShardId, Text};
 use dunlin_queue::Content;
@@ -14,6 +15,13 @@ use crate::messages::{deliver, finding, shared};
 use crate::owners::Owners;
 use crate::owners::pending::{Passed, Work};
 use crate::owners::routing::Scope;
+use crate::owners::timers::Timer;
+
+/// Time until messages that edges had no room for are given to members once more.
+const TRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How many of them at a time.
+const TRIED_MAX: usize = 1024;
 
 /// Sends a message to an edge, for a member there; it stays here until that is done with
 /// it. If the edge is gone another member gets it.
@@ -115,10 +123,55 @@ pub(crate) fn handle_returned(own: &mut Owners, from: ShardId, token: u64, over:
         return;
     };
     weigh(own, before);
-    match over {
-        true => shared::leave_store(own, &mut passed),
-        false => shared::pass_again(own, passed, Some(from)),
+    if over {
+        shared::leave_store(own, &mut passed);
+        return give_kept(own, 1);
     }
+    if core::mem::replace(&mut passed.returned, true) {
+        return keep(own, passed);
+    }
+    shared::pass_again(own, passed, Some(from));
+}
+
+/// Two edges had no room for a message: it waits here, so that it does not go to and fro.
+fn keep(own: &mut Owners, passed: Passed) {
+    let before = own.routing.loans.bytes();
+    let refused = own.routing.loans.keep(passed);
+    weigh(own, before);
+    if let Some(passed) = refused {
+        if passed.delivery.seq.is_none() {
+            own.stats.messages_dropped_full += 1;
+        }
+        return shared::leave_behind(own, passed);
+    }
+    remind(own);
+}
+
+fn remind(own: &mut Owners) {
+    let loans = &mut own.routing.loans;
+    if loans.kept() > 0 && !core::mem::replace(&mut loans.is_due, true) {
+        own.timers.set(own.now + TRY_AFTER, Timer::Loans);
+    }
+}
+
+/// Gives up to `max` messages that wait here to members once more.
+fn give_kept(own: &mut Owners, max: usize) {
+    for _ in 0..max.min(own.routing.loans.kept()) {
+        let before = own.routing.loans.bytes();
+        let Some(mut passed) = own.routing.loans.take_kept() else {
+            return;
+        };
+        weigh(own, before);
+        passed.returned = false;
+        shared::pass_again(own, passed, None);
+    }
+}
+
+/// Messages have waited for a while.
+pub(crate) fn try_kept(own: &mut Owners) {
+    own.routing.loans.is_due = false;
+    give_kept(own, TRIED_MAX);
+    remind(own);
 }
 
 /// An edge is gone. What it may have given to a client exactly once is over.

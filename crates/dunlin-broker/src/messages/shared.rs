@@ -67,7 +67,10 @@ fn try_choice(own: &mut Owners, passed: Passed, among: &Choice) -> Option<Passed
         Some((Subscriber::Shard(to), _)) => {
             match own.members.may_go(to) {
                 true => own.later.push_back(Later::Lend(Box::new((to, passed)))),
-                false => send(own, to, passed),
+                false => {
+                    let returned = false;
+                    send(own, to, Passed { returned, ..passed });
+                }
             }
             None
         }

@@ -2,7 +2,7 @@
 //! keeps it until that member is done with it, so that another gets it when the edge is
 //! gone; the edge gives one back when it has no member for it.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -18,6 +18,10 @@ pub(crate) const LENT_MAX: usize = 65_536;
 /// Messages that an edge may have before other members are preferred.
 const LENT_PREFERRED_MAX: usize = 1024;
 
+/// Messages that wait here since edges had no room for them; further ones are dropped or
+/// stay in the store.
+const KEPT_MAX: usize = 65_536;
+
 /// Both sides of it; a shard has one of them.
 #[derive(Debug, Default)]
 pub(crate) struct Loans {
@@ -27,6 +31,10 @@ pub(crate) struct Loans {
     counts: BTreeMap<ShardId, usize>,
     /// Bytes of all of them.
     bytes: usize,
+    /// What two edges had no room for, until there is some.
+    kept: VecDeque<Passed>,
+    /// There is a reminder of them.
+    pub(crate) is_due: bool,
     /// Messages that are being loaded for edges, by their places in the store.
     /// One message of several groups has one place.
     loading: BTreeMap<u64, Vec<(ShardId, Passed)>>,
@@ -66,6 +74,28 @@ impl Loans {
         let bytes: usize = all.iter().map(|it| it.delivery.held_cost()).sum();
         self.bytes = self.bytes.saturating_sub(bytes);
         all
+    }
+
+    /// No edge has room for a message now. It comes out when too many wait already.
+    pub(crate) fn keep(&mut self, passed: Passed) -> Option<Passed> {
+        if self.kept.len() >= KEPT_MAX {
+            return Some(passed);
+        }
+        self.bytes += passed.delivery.held_cost();
+        self.kept.push_back(passed);
+        None
+    }
+
+    /// The first that waits, to be given to a member once more.
+    pub(crate) fn take_kept(&mut self) -> Option<Passed> {
+        let passed = self.kept.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(passed.delivery.held_cost());
+        Some(passed)
+    }
+
+    /// How many wait.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.len()
     }
 
     /// A message for an edge is being loaded.
@@ -112,9 +142,10 @@ impl Loans {
         }
     }
 
-    /// Messages that edges have.
+    /// Messages that edges have or had no room for.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.lent.values().filter_map(|it| it.delivery.held())
+        let all = self.lent.values().chain(&self.kept);
+        all.filter_map(|it| it.delivery.held())
     }
 
     /// Bytes of these.
@@ -122,10 +153,10 @@ impl Loans {
         self.bytes
     }
 
-    /// Messages that edges have, and those that this one has.
+    /// Messages that edges have or had no room for, and those that this one has.
     pub(crate) fn len(&self) -> usize {
         let loading: usize = self.loading.values().map(Vec::len).sum();
-        self.lent.len() + loading + self.borrowed.len()
+        self.lent.len() + self.kept.len() + loading + self.borrowed.len()
     }
 }
 

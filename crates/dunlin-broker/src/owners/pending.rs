@@ -285,7 +285,7 @@ pub(crate) struct Passed {
     pub(crate) old: SessionRef,
     /// That session has ended.
     pub(crate) ends: bool,
-    /// No member of the shard that was asked takes it.
+    /// No member of the shard that was asked, or of an edge, takes it.
     pub(crate) returned: bool,
 }
 

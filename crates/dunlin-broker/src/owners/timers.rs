@@ -31,6 +31,8 @@ pub(crate) enum Timer {
     Sys,
     /// What the store refused and must have.
     Retry,
+    /// Messages that edges had no room for.
+    Loans,
 }
 
 /// For when the reminder of a connection or session is set.

@@ -418,6 +418,42 @@ fn a_session_that_ends_at_an_edge_leaves_no_loan() {
     }
 }
 
+#[test]
+fn what_no_edge_has_room_for_waits_until_one_has() {
+    for seed in 0..6 {
+        let mut setup = setup(seed);
+        setup.config.sessions.queue_messages_max = 2;
+        let mut world = begin(setup);
+        let share = [("$share/g/t", QoS::AtLeastOnce)];
+        let mut peers = vec![
+            peer_at(HOME, "publisher", 0, &[]),
+            peer_at(EDGES[0], "m1", 0, &share),
+            peer_at(EDGES[1], "m2", 0, &share),
+        ];
+        peers.iter_mut().for_each(|peer| peer.connect(&mut world));
+        pass(&mut world, &mut peers);
+        let conns: Vec<ConnId> = peers[1..].iter().filter_map(Peer::conn).collect();
+        conns.iter().for_each(|conn| world.stall(*conn, true));
+        for at in 0..60 {
+            peers[0].publish(&mut world, "t", format!("{at}"), QoS::AtLeastOnce);
+        }
+        pass(&mut world, &mut peers);
+        assert_eq!(acknowledged(&peers[0]).len(), 60, "seed {seed}");
+        assert!(world.census().prepared >= 50, "{:?}", world.census());
+        assert!(world.is_quiet(), "nothing goes to and fro, seed {seed}");
+        conns.iter().for_each(|conn| world.stall(*conn, false));
+        run(&mut world, &mut peers, Duration::from_secs(30));
+        let mut got: Vec<u32> = peers[1..]
+            .iter()
+            .flat_map(payloads)
+            .filter_map(|payload| payload.parse().ok())
+            .collect();
+        got.sort_unstable();
+        assert_eq!(got, (0..60).collect::<Vec<u32>>(), "seed {seed}");
+        check_quiet(&world);
+    }
+}
+
 /// A durable message of AMQP with one byte.
 fn message(byte: u8) -> Vec<u8> {
     let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
