@@ -20,7 +20,7 @@ const HOLDERS_MAX: usize = 1024;
 
 /// A shard has joined.
 pub(crate) fn begin(own: &mut Owners, to: ShardId) {
-    let holders = own.budget.holders.here();
+    let holders = own.budget.holders.introduce();
     for some in holders.chunks(HOLDERS_MAX) {
         own.outbox.bus(to, BusMessage::Holders(some.to_vec()));
     }

@@ -139,8 +139,15 @@ impl Holders {
         self.shards = shards;
     }
 
-    /// What all holders have here, for a shard that knows nothing of it.
-    pub(crate) fn here(&self) -> Vec<(Holder, Holding)> {
+    /// What all holders have here, for a shard that knows nothing of it. What the others
+    /// do not know exactly is reported to all, so that each later change is measured
+    /// from the same count.
+    pub(crate) fn introduce(&mut self) -> Vec<(Holder, Holding)> {
+        for (holder, entry) in &mut self.all {
+            if entry.here != entry.reported && !core::mem::replace(&mut entry.is_listed, true) {
+                self.changed.push(holder.clone());
+            }
+        }
         let here = self
             .all
             .iter()
@@ -370,6 +377,25 @@ mod tests {
         holders.handle_changes(ShardId(1), alloc::vec![(of_address, Holding::default())]);
         assert_eq!(holders.take_changes().len(), 2);
         assert_eq!(holders.all.len(), 0);
+    }
+
+    #[test]
+    fn a_newcomer_hears_of_what_a_single_shard_has_less() {
+        let a = Text::from_static("a");
+        let of_a = Holder::User(a.clone());
+        let mut users = holders(2, usize::MAX);
+        users.set_shards(1);
+        users.moved(None, Some(&a));
+        users.set_shards(2);
+        let one = Holding {
+            sessions: 1,
+            bytes: 0,
+        };
+        assert_eq!(users.introduce(), [(of_a.clone(), one)]);
+        assert_eq!(users.take_changes(), [(of_a.clone(), one)]);
+        users.moved(Some(&a), None);
+        assert_eq!(users.take_changes(), [(of_a, Holding::default())]);
+        assert!(users.all.is_empty());
     }
 
     #[test]
