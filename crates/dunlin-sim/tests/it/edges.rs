@@ -454,6 +454,32 @@ fn what_no_edge_has_room_for_waits_until_one_has() {
     }
 }
 
+#[test]
+fn members_at_home_get_more_when_an_edge_has_much() {
+    let mut world = begin(setup(1));
+    let share = [("$share/g/t", QoS::AtLeastOnce)];
+    let mut peers = vec![
+        peer_at(HOME, "publisher", 0, &[]),
+        peer_at(EDGES[0], "m1", 0, &share),
+        peer_at(HOME, "m2", 0, &share),
+    ];
+    peers.iter_mut().for_each(|peer| peer.connect(&mut world));
+    pass(&mut world, &mut peers);
+    let stalled = peers[1].conn().expect("connected");
+    world.stall(stalled, true);
+    for at in 0..2600 {
+        peers[0].publish(&mut world, "t", format!("{at}"), QoS::AtLeastOnce);
+        if at % 8 == 0 {
+            run(&mut world, &mut peers, Duration::from_millis(20));
+        }
+    }
+    pass(&mut world, &mut peers);
+    // An edge that has 1024 is not preferred; both sides count what is lent.
+    let lent = world.census().prepared;
+    assert!((2000..2200).contains(&lent), "{lent}");
+    assert_eq!(acknowledged(&peers[0]).len(), 2600);
+}
+
 /// A durable message of AMQP with one byte.
 fn message(byte: u8) -> Vec<u8> {
     let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];

@@ -11,6 +11,7 @@ use dunlin_store::SessionKey;
 
 use crate::ids::SessionIdx;
 use crate::owners::groups::Groups;
+use crate::owners::loans::Loans;
 use crate::owners::members::Homes;
 use crate::owners::subscribers::{Subscribed, Subscriber};
 
@@ -173,6 +174,7 @@ pub(super) struct Finder<'a, A, R> {
     pub(super) many: bool,
     pub(super) way: Way,
     pub(super) groups: &'a Groups,
+    pub(super) loans: &'a Loans,
     pub(super) member: A,
     pub(super) may_receive: R,
 }
@@ -249,18 +251,20 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
         if let Some(homes) = self.way.homes {
             return self.forward(homes.of(&text)).shares.push(text);
         }
-        let (local, groups) = (self.local, self.groups);
+        let (local, groups, loans) = (self.local, self.groups, self.loans);
         let queue = groups.queue(&text);
         let exact = self.way.exact && queue.is_some();
         let fits = |key: &Subscriber, value: &Subscribed| match key {
             Subscriber::Session(s) => {
                 !exact || value.options & 3 < 2 || (self.member)(*s as usize).durable
             }
-            Subscriber::Shard(to) => !local && (!exact || groups.of(&text, *to).is_some()),
+            Subscriber::Shard(to) => {
+                !local && loans.has_room(*to) && (!exact || groups.of(&text, *to).is_some())
+            }
         };
         let available = |key: &Subscriber| match key {
             Subscriber::Session(s) => (self.member)(*s as usize).available,
-            Subscriber::Shard(_) => true,
+            Subscriber::Shard(to) => loans.is_preferred(*to),
         };
         let of_scope = |key: &Subscriber| !local || matches!(key, Subscriber::Session(_));
         let chosen = shared

@@ -88,6 +88,7 @@ impl Routing {
             many: false,
             way,
             groups: &self.groups,
+            loans: &self.loans,
             member,
             may_receive,
         };
