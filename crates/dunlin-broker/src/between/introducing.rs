@@ -1,6 +1,7 @@
 //! What a shard is given that has joined: what the sessions here want, what holders have
 //! here, and the retained messages of topics whose home is here. It comes in steps, each
-//! when the one before has arrived; what changes meanwhile is sent as to all others.
+//! when the one before has arrived, to one newcomer after the other; what changes meanwhile
+//! is sent as to all others.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -24,8 +25,22 @@ pub(crate) fn begin(own: &mut Owners, to: ShardId) {
     for some in holders.chunks(HOLDERS_MAX) {
         own.outbox.bus(to, BusMessage::Holders(some.to_vec()));
     }
+    // What is under way to all newcomers has a bound.
+    if own.members.introduce(to) {
+        begin_turn(own, to);
+    }
+}
+
+fn begin_turn(own: &mut Owners, to: ShardId) {
     let next = Chapter::Filters(None);
     go_on(own, Introduction { to, next });
+}
+
+/// All is said to a shard, or it is gone: the next one has its turn.
+fn end(own: &mut Owners, to: ShardId) {
+    if let Some(next) = own.members.introduced(to) {
+        begin_turn(own, next);
+    }
 }
 
 /// A shard has said everything that this one has to know.
@@ -39,7 +54,7 @@ pub(crate) fn handle_introduced(own: &mut Owners, from: ShardId) {
 pub(crate) fn go_on(own: &mut Owners, mut introduction: Introduction) {
     let to = introduction.to;
     if !own.members.has(to) {
-        return;
+        return end(own, to);
     }
     let (changes, next) = match introduction.next {
         Chapter::Filters(after) => filters(own, after),
@@ -52,7 +67,8 @@ pub(crate) fn go_on(own: &mut Owners, mut introduction: Introduction) {
                 own.outbox.bus(to, BusMessage::Retained { message });
             }
             let Some(next) = next else {
-                return own.outbox.bus(to, BusMessage::Introduced);
+                own.outbox.bus(to, BusMessage::Introduced);
+                return end(own, to);
             };
             (Vec::new(), Chapter::Retained(Some(next)))
         }

@@ -1,7 +1,7 @@
 //! Which shards there are. Homes own what is durable, and each name has one of them;
 //! they are there as long as this shard is. All others come and go.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use dunlin_base::ShardId;
@@ -52,6 +52,8 @@ pub(crate) struct Members {
     /// Shards that this one has to hear everything from before it may serve. `None`: it
     /// may.
     unheard: Option<BTreeSet<ShardId>>,
+    /// Shards that are to be given what they have to know, the first one at the moment.
+    newcomers: VecDeque<ShardId>,
 }
 
 impl Members {
@@ -66,7 +68,23 @@ impl Members {
             others: others.collect(),
             due: BTreeMap::new(),
             unheard: (!is_home).then(BTreeSet::new),
+            newcomers: VecDeque::new(),
         }
+    }
+
+    /// A shard is to be given what it has to know: whether it is its turn.
+    pub(crate) fn introduce(&mut self, shard: ShardId) -> bool {
+        self.newcomers.push_back(shard);
+        self.newcomers.len() == 1
+    }
+
+    /// A shard was given that, or is gone: whose turn it is.
+    pub(crate) fn introduced(&mut self, shard: ShardId) -> Option<ShardId> {
+        if self.newcomers.front() != Some(&shard) {
+            return None;
+        }
+        self.newcomers.pop_front();
+        self.newcomers.front().copied()
     }
 
     /// The homes.
@@ -133,6 +151,10 @@ impl Members {
             return false;
         };
         self.others.remove(at);
+        // The first one is waited for, and let go by that.
+        let mut is_first = true;
+        let waits = |other: &ShardId| core::mem::take(&mut is_first) || *other != shard;
+        self.newcomers.retain(waits);
         true
     }
 
@@ -236,6 +258,27 @@ mod tests {
         assert!(edge.hear(ShardId(192)));
         edge.join(ShardId(256));
         assert!(!edge.hear(ShardId(256)), "it serves already");
+    }
+
+    #[test]
+    fn newcomers_have_their_turn_one_after_the_other() {
+        let mut home = Members::new(ShardId(64), HOMES);
+        let [a, b, c] = [128, 192, 256].map(ShardId);
+        assert!(home.introduce(a) && !home.introduce(b) && !home.introduce(c));
+        assert_eq!(home.introduced(b), None, "it is not its turn");
+        assert_eq!(home.introduced(a), Some(b));
+        assert_eq!(home.introduced(b), Some(c));
+        assert_eq!(home.introduced(c), None);
+        assert!(home.introduce(a) && !home.introduce(b) && !home.introduce(c));
+        for shard in [a, b, c] {
+            home.join(shard);
+        }
+        assert!(home.leave(b) && home.leave(a));
+        assert_eq!(
+            home.introduced(a),
+            Some(c),
+            "its turn is over when it is gone"
+        );
     }
 
     #[test]
