@@ -11,7 +11,6 @@ use dunlin_store::SessionKey;
 
 use crate::ids::SessionIdx;
 use crate::owners::groups::Groups;
-use crate::owners::loans::Loans;
 use crate::owners::members::Homes;
 use crate::owners::subscribers::{Subscribed, Subscriber};
 
@@ -48,6 +47,15 @@ pub(crate) struct Member {
     pub(crate) available: bool,
     /// Its session is in the store.
     pub(crate) durable: bool,
+}
+
+/// Whether another shard can be lent a message for a member there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// It has room for one.
+    pub(super) any: bool,
+    /// It has so much that it gets one rather than another member.
+    pub(super) preferred: bool,
 }
 
 impl Hit {
@@ -174,7 +182,7 @@ pub(super) struct Finder<'a, A, R> {
     pub(super) many: bool,
     pub(super) way: Way,
     pub(super) groups: &'a Groups,
-    pub(super) loans: &'a Loans,
+    pub(super) room: &'a dyn Fn(ShardId) -> Room,
     pub(super) member: A,
     pub(super) may_receive: R,
 }
@@ -251,7 +259,7 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
         if let Some(homes) = self.way.homes {
             return self.forward(homes.of(&text)).shares.push(text);
         }
-        let (local, groups, loans) = (self.local, self.groups, self.loans);
+        let (local, groups, room) = (self.local, self.groups, self.room);
         let queue = groups.queue(&text);
         let exact = self.way.exact && queue.is_some();
         let fits = |key: &Subscriber, value: &Subscribed| match key {
@@ -259,12 +267,12 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
                 !exact || value.options & 3 < 2 || (self.member)(*s as usize).durable
             }
             Subscriber::Shard(to) => {
-                !local && loans.has_room(*to) && (!exact || groups.of(&text, *to).is_some())
+                !local && room(*to).any && (!exact || groups.of(&text, *to).is_some())
             }
         };
         let available = |key: &Subscriber| match key {
             Subscriber::Session(s) => (self.member)(*s as usize).available,
-            Subscriber::Shard(to) => loans.is_preferred(*to),
+            Subscriber::Shard(to) => room(*to).preferred,
         };
         let of_scope = |key: &Subscriber| !local || matches!(key, Subscriber::Session(_));
         let chosen = shared

@@ -23,7 +23,7 @@ mod retained;
 pub(crate) use hits::{
     FILTERED, Hit, Matches, Member, NO_LOCAL, RETAIN_AS_PUBLISHED, Scope, Wanted, Way,
 };
-use hits::{Finder, Mark};
+use hits::{Finder, Mark, Room};
 use retained::Retained;
 
 /// Subscriptions, interest and retained messages.
@@ -79,6 +79,11 @@ impl Routing {
         #[cfg(test)]
         self.searches.set(self.searches.get() + 1);
         self.messages += 1;
+        let loans = &self.loans;
+        let room = |shard| Room {
+            any: loans.has_room(shard),
+            preferred: loans.is_preferred(shard),
+        };
         let mut finder = Finder {
             found: core::mem::take(&mut self.spare),
             marks: &mut self.marks,
@@ -88,7 +93,7 @@ impl Routing {
             many: false,
             way,
             groups: &self.groups,
-            loans: &self.loans,
+            room: &room,
             member,
             may_receive,
         };
