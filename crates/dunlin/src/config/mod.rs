@@ -225,7 +225,9 @@ impl Config {
             // What does not fit may be said by several of them together.
             let of_key = |argument: &&String| argument.split('=').next() == Some(&*key);
             let named = overrides.iter().rev().find(of_key);
-            let argument = named.or_else(|| overrides.last()).map_or("", String::as_str);
+            let argument = named
+                .or_else(|| overrides.last())
+                .map_or("", String::as_str);
             return Err(wrong(argument, format!("{key}: {message}")));
         }
         config.origin = file.map(|file| Origin {
