@@ -85,7 +85,7 @@ fn lose_conns(own: &mut Owners, shard: ShardId) {
 pub(crate) fn shutting_down() -> Ending {
     Ending {
         kind: EndingKind::ShuttingDown,
-        why: Text::from_static("the server is shutting down"),
+        why: Text::default(),
     }
 }
 
