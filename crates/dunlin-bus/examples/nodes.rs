@@ -1,7 +1,7 @@
 //! What a batch of 256 bytes between two processes costs, beside a plain publish of
-//! async-nats: `links URL` starts the other process itself and prints both.
+//! async-nats: `nodes URL` starts the other process itself and prints both.
 //!
-//! `links seal` prints what encryption of a message costs, beside HMAC-SHA-256.
+//! `nodes seal` prints what encryption of a message costs, beside HMAC-SHA-256.
 //!
 //! First one batch at a time, there and back, for the time it takes; then as many as the link
 //! takes, in turns of so many batches, for the CPU of both processes.
@@ -31,7 +31,7 @@ fn main() {
         [_, url] => measure(url),
         [_, url, other] if other == "bus" => bus_echo(url),
         [_, url, other] if other == "plain" => plain_echo(url),
-        _ => say("links nats://user:password@host:port, or links seal"),
+        _ => say("nodes nats://user:password@host:port, or nodes seal"),
     }
 }
 
