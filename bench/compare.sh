@@ -4,9 +4,11 @@
 #
 #   bench/compare.sh            whole table, less than 10 minutes
 #   bench/compare.sh --quick    one short repetition, to see that it works
-#   bench/compare.sh --placement [--quick]
+#   bench/compare.sh --placement [--quick] [TABLE ...] [tcp] [quic]
 #                               what it costs that publisher and subscriber are
-#                               on different shards, about 20 minutes
+#                               on different shards, and what an idle connection
+#                               holds, about 25 minutes; tables are saturated,
+#                               fleet, latency, idle
 #   bench/compare.sh --fleet [--quick] [--devices N] [--rate N] [--wake N] [--idle N]
 #                               many devices with a message now and then: CPU of
 #                               the broker, packets, system calls, latency and

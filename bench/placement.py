@@ -1,6 +1,7 @@
-"""The table of `compare.sh --placement`: CPU of the broker per message and
-latency, by the shards on which publisher and subscriber are. The generator is
-DUNLIN in all rows; brokers are DUNLIN and, if set, BASELINE, in turn."""
+"""The tables of `compare.sh --placement`: CPU of the broker per message and
+latency, by the shards on which publisher and subscriber are, and the memory of an
+idle connection. The generator is DUNLIN in all rows; brokers are DUNLIN and, if set,
+BASELINE, in turn."""
 
 import json
 import os
@@ -17,6 +18,7 @@ QUICK = "--quick" in sys.argv
 PARTS = [word for word in sys.argv[1:] if not word.startswith("--")]
 REPEAT = 1 if QUICK else 3
 SECONDS = 1 if QUICK else 3
+IDLE = 500 if QUICK else 10_000
 
 GENERATOR = os.path.abspath(os.environ["DUNLIN"])
 BASELINE = os.environ.get("BASELINE")
@@ -28,7 +30,7 @@ def chosen(*names):
 
 
 TRANSPORTS = chosen("tcp", "quic")
-TABLES = chosen("saturated", "fleet", "latency")
+TABLES = chosen("saturated", "fleet", "latency", "idle")
 TEN = ["--pubs", "10", "--subs", "10"]
 FLEET = ["--pubs", "1000", "--subs", "1000", "--rate", "5000"]
 PACED = TEN + ["--rate", "1000"]
@@ -60,9 +62,11 @@ class Binary:
     """A binary under test: one broker with one shard, one with two."""
 
     def __init__(self, name, path):
-        self.name, self.brokers = name, {}
+        self.name, self.path, self.brokers = name, os.path.abspath(path), {}
+
+    def start(self):
         for shards in (1, 2):
-            self.brokers[shards] = Dunlin(os.path.abspath(path), shards, name)
+            self.brokers[shards] = Dunlin(self.path, shards, self.name)
 
     def stop(self):
         for broker in self.brokers.values():
@@ -86,7 +90,7 @@ def bench(broker, transport, placement, options):
     if result.returncode != 0:
         raise RuntimeError(f"{broker.name} {transport} {options}: {result.stderr.strip()}")
     report = json.loads(result.stdout)
-    if report["messages"]["lost"]:
+    if report.get("messages") and report["messages"]["lost"]:
         lost, expected = report["messages"]["lost"], report["messages"]["expected"]
         notes.append(f"{broker.name} {transport} {' '.join(options)}: {lost:,} of {expected:,} lost")
     return report
@@ -147,6 +151,34 @@ def latency_table(binaries):
                 print(f"| {transport} | {qos} | {name} | " + " | ".join(shown) + " |", flush=True)
 
 
+def idle_table(binaries):
+    """Each cell is a broker of its own: what others left behind is in no figure."""
+    print(f"\n{IDLE:,} idle connections, resident memory each, KiB:\n")
+    print("| over | shards | " + " | ".join(b.name for b in binaries) + " | now : before |")
+    print("|---|---|" + "---:|" * (len(binaries) + 1))
+    idle = ["--idle", str(IDLE)]
+    for transport in (*TRANSPORTS, *(["tls"] if "tcp" in TRANSPORTS else [])):
+        for shards in (1, 2):
+            values = {binary.name: [] for binary in binaries}
+            for _ in range(REPEAT):
+                for binary in binaries:
+                    with Dunlin(binary.path, shards, binary.name) as broker:
+                        report = bench(broker, transport, None, idle)
+                    values[binary.name].append(each(report))
+            say(f"  idle {transport}, {shards}: {values}")
+            medians = [statistics.median(values[binary.name]) for binary in binaries]
+            shown = [f"{value:.2f}" for value in medians] + [ratio(medians[0], medians[-1])]
+            print(f"| {transport} | {shards} | " + " | ".join(shown) + " |", flush=True)
+
+
+def each(report):
+    """Memory of the broker for one connection, in KiB."""
+    connected = report["connections"]["ready"]
+    if connected < IDLE:
+        notes.append(f"only {connected:,} of {IDLE:,} idle connections came about")
+    return report["broker"]["rss_per_connection"] / 1024
+
+
 def cpu_model():
     try:
         with open("/proc/cpuinfo") as file:
@@ -163,7 +195,12 @@ def main():
     binaries = [Binary("now", GENERATOR)]
     if BASELINE:
         binaries.append(Binary("before", BASELINE))
+    if "idle" in TABLES:
+        idle_table(binaries)
     try:
+        if TABLES != ["idle"]:
+            for binary in binaries:
+                binary.start()
         if "saturated" in TABLES:
             cases = [(t, q, TEN) for t in TRANSPORTS for q in (0, 1, 2)]
             what = "Ten pairs, saturated, 64 B: CPU of the broker, µs a message:"
