@@ -45,6 +45,9 @@ CELLS = [
 ]
 ONE, ON_ONE, LOCAL, CROSSING, FALL = range(len(CELLS))
 
+# What the generator says when a port that it wants is taken.
+NO_PORTS = ("Cannot assign requested address", "not enough ports")
+
 # Runs of the generator until it has all ports that it wants.
 PORTS_TRIED = 8
 
@@ -84,7 +87,7 @@ def bench(broker, transport, placement, options):
     for _ in range(PORTS_TRIED):
         result = subprocess.run(command + options, capture_output=True, text=True)
         # A port that led to the right shard may have been taken meanwhile.
-        if "Cannot assign requested address" not in result.stderr:
+        if not any(text in result.stderr for text in NO_PORTS):
             break
         time.sleep(PORTS_PAUSE)
     if result.returncode != 0:

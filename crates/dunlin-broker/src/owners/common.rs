@@ -324,25 +324,48 @@ impl SessionCore {
     }
 }
 
+/// Bytes of one session or connection, in half of a `usize`: every one has some of these
+/// numbers. More than 4 GiB count as 4 GiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bytes32(u32);
+
+impl From<usize> for Bytes32 {
+    fn from(bytes: usize) -> Self {
+        Self(u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+}
+
+impl From<Bytes32> for usize {
+    fn from(bytes: Bytes32) -> Self {
+        bytes.0 as Self
+    }
+}
+
 /// What a session takes of the budget, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
-    pub(crate) sessions: usize,
-    pub(crate) subscriptions: usize,
-    pub(crate) wills: usize,
-    pub(crate) queued: usize,
+    pub(crate) sessions: Bytes32,
+    pub(crate) subscriptions: Bytes32,
+    pub(crate) wills: Bytes32,
+    pub(crate) queued: Bytes32,
 }
 
 impl Weight {
-    pub(crate) const fn sum(&self) -> usize {
-        let lasting = self.sessions + self.subscriptions + self.wills;
-        lasting + self.queued
+    pub(crate) fn sum(&self) -> usize {
+        let parts = [self.sessions, self.subscriptions, self.wills, self.queued];
+        parts.into_iter().map(usize::from).sum()
     }
 }
 
 /// What a connection takes of the budget, by part.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnWeight {
-    pub(crate) unsent: usize,
-    pub(crate) unfinished: usize,
+    pub(crate) unsent: Bytes32,
+    pub(crate) unfinished: Bytes32,
+}
+
+impl ConnWeight {
+    pub(crate) fn sum(&self) -> usize {
+        usize::from(self.unsent) + usize::from(self.unfinished)
+    }
 }

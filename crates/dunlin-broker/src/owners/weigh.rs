@@ -14,7 +14,7 @@ use crate::io::{BusMessage, Event};
 use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::budget::Budget;
-pub(crate) use crate::owners::common::{ConnWeight, Identity, Weight};
+pub(crate) use crate::owners::common::{Bytes32, ConnWeight, Identity, Weight};
 use crate::owners::conn::Conn;
 use crate::owners::holders::{Charge, Holder};
 use crate::owners::session::Session;
@@ -48,11 +48,12 @@ impl Weight {
     pub(crate) fn of(session: &Session) -> Self {
         let user = session.user.as_ref().map_or(0, |user| user.len());
         let names = 2 * session.client_id.len() + user;
+        let own = size_of::<Session>() + TABLES_BYTES + names + session.kept_bytes();
         Self {
-            sessions: size_of::<Session>() + TABLES_BYTES + names + session.kept_bytes(),
-            subscriptions: session.subscription_bytes(),
-            wills: session.will_bytes(),
-            queued: session.held_bytes(),
+            sessions: own.into(),
+            subscriptions: session.subscription_bytes().into(),
+            wills: session.will_bytes().into(),
+            queued: session.held_bytes().into(),
         }
     }
 }
@@ -66,10 +67,11 @@ impl Budget {
         }
         let weight = session.weight;
         let charge = &mut session.charge;
+        let queued = usize::from(weight.queued);
         if self.are_copies() {
-            charge.copies += weight.queued.saturating_sub(queued_before);
+            charge.copies += queued.saturating_sub(queued_before);
         }
-        charge.copies = charge.copies.min(weight.queued);
+        charge.copies = charge.copies.min(queued);
         let now = weight.sum() - charge.copies;
         if exactly || now.abs_diff(charge.bytes) > CHARGE_GRAIN {
             self.holders.charge(charge, now);
@@ -83,28 +85,31 @@ impl Owners {
         if let Some(session) = self.sessions.get_mut(s) {
             let now = Weight::of(session);
             let before = core::mem::replace(&mut session.weight, now);
-            self.budget.charge(session, before.queued, true);
+            self.budget.charge(session, before.queued.into(), true);
             self.reweigh(before, now);
         }
     }
 
     fn reweigh(&mut self, before: Weight, now: Weight) {
-        let budget = &mut self.budget;
-        budget.change(Part::Sessions, before.sessions, now.sessions);
-        let (from, to) = (before.subscriptions, now.subscriptions);
-        budget.change(Part::Subscriptions, from, to);
-        budget.change(Part::Wills, before.wills, now.wills);
-        budget.change_queue(before.queued, now.queued);
+        for (part, before, now) in [
+            (Part::Sessions, before.sessions, now.sessions),
+            (Part::Subscriptions, before.subscriptions, now.subscriptions),
+            (Part::Wills, before.wills, now.wills),
+        ] {
+            self.budget.change(part, before.into(), now.into());
+        }
+        let (before, now) = (before.queued.into(), now.queued.into());
+        self.budget.change_queue(before, now);
     }
 
     /// As [`Owners::weigh`], when only its queue may have changed.
     pub(crate) fn weigh_queue(&mut self, s: SessionIdx) {
         if let Some(session) = self.sessions.get_mut(s) {
-            let now = session.held_bytes();
+            let now = session.held_bytes().into();
             let before = core::mem::replace(&mut session.weight.queued, now);
             if before != now {
-                self.budget.charge(session, before, false);
-                self.budget.change_queue(before, now);
+                self.budget.charge(session, before.into(), false);
+                self.budget.change_queue(before.into(), now.into());
             }
         }
     }
@@ -142,12 +147,12 @@ impl Owners {
     pub(crate) fn weigh_conn(&mut self, c: ConnIdx) {
         if let Some(conn) = self.conns.peek_mut(c) {
             let now = ConnWeight {
-                unsent: conn.backlog(),
-                unfinished: conn.unfinished(),
+                unsent: conn.backlog().into(),
+                unfinished: conn.unfinished().into(),
             };
             let before = core::mem::replace(&mut conn.weight, now);
             let charged = conn.charge.as_ref().map_or(0, |charge| charge.bytes);
-            let charge = (now.unsent + now.unfinished) / CONN_CHARGE * CONN_CHARGE;
+            let charge = now.sum() / CONN_CHARGE * CONN_CHARGE;
             self.reweigh_conn(before, now);
             if charge != charged && self.budget.holders.counts_bytes() {
                 self.charge_conn(c, charge);
@@ -213,9 +218,12 @@ impl Owners {
     }
 
     fn reweigh_conn(&mut self, before: ConnWeight, now: ConnWeight) {
-        let budget = &mut self.budget;
-        budget.change(Part::Unsent, before.unsent, now.unsent);
-        budget.change(Part::Unfinished, before.unfinished, now.unfinished);
+        for (part, before, now) in [
+            (Part::Unsent, before.unsent, now.unsent),
+            (Part::Unfinished, before.unfinished, now.unfinished),
+        ] {
+            self.budget.change(part, before.into(), now.into());
+        }
     }
 
     /// Counts a connection from which bytes came; why it ends if there is no
@@ -227,17 +235,17 @@ impl Owners {
         };
         // Connections are about as many on the other shards.
         let conns = self.conns.len() * usize::from(self.config.shards);
-        let (part, bytes) = (Part::Unfinished, weight.unfinished);
+        let (part, bytes) = (Part::Unfinished, weight.unfinished.into());
         if !self.budget.has_room_for_conn(part, bytes, conns) {
             let text = "no memory for packets that have not come whole";
             return Err(self.refuse(part, text));
         }
-        if weight.unsent + weight.unfinished > UNSENT_MIN
+        if weight.sum() > UNSENT_MIN
             && let Some(holder) = self.full_holder_of(c)
         {
             return Err(self.refuse_holder(holder));
         }
-        let unsent = weight.unsent.saturating_sub(UNSENT_MIN);
+        let unsent = usize::from(weight.unsent).saturating_sub(UNSENT_MIN);
         if self.budget.room(Part::Unsent) == 0 && !self.budget.has_room(Part::Unsent, 0, unsent) {
             let text = "no memory for what the client does not take";
             return Err(self.refuse(Part::Unsent, text));

@@ -3,7 +3,7 @@
 
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::weigh::Weight;
+use crate::owners::weigh::{Bytes32, Weight};
 
 /// Sizes of a shard's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,23 +151,19 @@ pub(crate) fn census(own: &Owners) -> Census {
 
 /// Compares what the budget counts with what is there.
 fn miscounted(own: &Owners) -> usize {
-    let mut sum = Weight::default();
-    for (_, session) in own.sessions.iter() {
-        let weight = Weight::of(session);
-        sum.sessions += weight.sessions;
-        sum.subscriptions += weight.subscriptions;
-        sum.wills += weight.wills;
-        sum.queued += weight.queued;
-    }
-    sum.sessions += own.termini.bytes();
-    sum.queued += own.routing.loans.bytes();
+    let weights = || own.sessions.iter().map(|(_, session)| Weight::of(session));
+    let sum = |part: fn(Weight) -> Bytes32| weights().map(part).map(usize::from).sum::<usize>();
+    let own_bytes = sum(|weight| weight.sessions) + own.termini.bytes();
+    let subscriptions = sum(|weight| weight.subscriptions);
+    let wills = sum(|weight| weight.wills);
+    let queued = sum(|weight| weight.queued) + own.routing.loans.bytes();
     let budget = &own.budget;
     let sessions = own.sessions.iter().map(|(_, session)| &session.charge);
     let conns = own.conns.iter();
     let conns = conns.filter_map(|(_, conn)| conn.charge.as_deref());
-    budget.here(Part::Sessions).abs_diff(sum.sessions)
-        + budget.here(Part::Subscriptions).abs_diff(sum.subscriptions)
-        + budget.here(Part::Wills).abs_diff(sum.wills)
-        + budget.queued_sum().abs_diff(sum.queued)
+    budget.here(Part::Sessions).abs_diff(own_bytes)
+        + budget.here(Part::Subscriptions).abs_diff(subscriptions)
+        + budget.here(Part::Wills).abs_diff(wills)
+        + budget.queued_sum().abs_diff(queued)
         + budget.holders.miscounted(sessions.chain(conns))
 }

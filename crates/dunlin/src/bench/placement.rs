@@ -9,9 +9,10 @@
 //! is read again, so that a run with misplaced clients fails.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::collections::HashMap;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 
 use anyhow::{Context as _, bail, ensure};
@@ -19,7 +20,7 @@ use dunlin_base::transport::{NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, StreamId};
 use dunlin_dial::Protocol;
 use dunlin_mqtt_codec::{Connect, Packet, decode};
-use dunlin_net::{Clock, DialConfig, Net, NetConfig};
+use dunlin_net::{Clock, DialConfig, Net, NetConfig, NetError};
 use serde_json::Value;
 
 use super::places::{Placement, Places};
@@ -30,6 +31,9 @@ use super::wire::Framer;
 const ROUNDS_MAX: usize = 20;
 /// Connections of one round at most.
 const ROUND_MAX: usize = 500;
+/// Ports that are tried, each once: below those that the kernel gives to others, and
+/// that tests give to servers.
+const PORTS: RangeInclusive<u16> = 10_000..=19_999;
 /// UDP ports for each shard; QUIC connections share them.
 const UDP_PORTS: usize = 4;
 /// Time for a round, and for an answer of the metrics.
@@ -57,10 +61,7 @@ pub fn find(plan: &Plan, placement: Placement, metrics: SocketAddr) -> anyhow::R
         }
         let count = (missing * wanted.len()).clamp(8, ROUND_MAX);
         for (shard, addr) in survey.round(round, count, metrics)? {
-            // A port of an earlier round is free again, and may come once more.
-            if let Some(found) = found.get_mut(usize::from(shard))
-                && !found.contains(&addr)
-            {
+            if let Some(found) = found.get_mut(usize::from(shard)) {
                 found.push(addr);
             }
         }
@@ -129,6 +130,7 @@ fn clients(plan: &Plan) -> impl Iterator<Item = (char, usize)> + use<> {
 struct Survey<'a> {
     plan: &'a Plan,
     config: DialConfig,
+    ports: RangeInclusive<u16>,
 }
 
 impl<'a> Survey<'a> {
@@ -143,7 +145,12 @@ impl<'a> Survey<'a> {
             "clients of MQTT at one place can be placed"
         );
         let config = target.dial();
-        Ok(Self { plan, config })
+        let ports = PORTS;
+        Ok(Self {
+            plan,
+            config,
+            ports,
+        })
     }
 
     /// Connects from `count` ports; returns where they lead.
@@ -157,14 +164,10 @@ impl<'a> Survey<'a> {
         let prefix = format!("b{}-port{round}-", self.plan.run_id);
         let mut open = HashMap::new();
         for number in 0..count {
-            // QUIC connections from one address would share a socket.
-            let host = match self.plan.target.transport {
-                Transport::Quic => number % 250 + 1,
-                _ => 1,
-            } as u8;
-            let ip = IpAddr::from(Ipv4Addr::new(127, 0, 0, host));
-            self.config.local_addr = Some((ip, 0).into());
-            let conn = net.dial(&self.config).context("cannot dial")?;
+            let conn = match self.plan.target.transport {
+                Transport::Quic => self.dial_quic(&mut net, number)?,
+                _ => self.dial_tcp(&mut net)?,
+            };
             open.insert(conn, (format!("{prefix}{number}"), Framer::default()));
         }
         let until = net.now() + PATIENCE;
@@ -182,6 +185,26 @@ impl<'a> Survey<'a> {
         net.poll(Some(Duration::from_millis(20)), &mut |_| {})?;
         let ours = found.into_iter().filter(|(id, _)| id.starts_with(&prefix));
         Ok(ours.map(|(_, place)| place).collect())
+    }
+
+    /// QUIC connections from one address would share a socket.
+    fn dial_quic(&mut self, net: &mut Net, number: usize) -> anyhow::Result<ConnId> {
+        let host = (number % 250 + 1) as u8;
+        let ip = IpAddr::from(Ipv4Addr::new(127, 0, 0, host));
+        self.config.local_addr = Some((ip, 0).into());
+        net.dial(&self.config).context("cannot dial")
+    }
+
+    /// Connects from the next port that is free.
+    fn dial_tcp(&mut self, net: &mut Net) -> anyhow::Result<ConnId> {
+        loop {
+            let port = self.ports.next().context("all ports have been tried")?;
+            self.config.local_addr = Some((Ipv4Addr::LOCALHOST, port).into());
+            match net.dial(&self.config) {
+                Err(NetError::Dial { source, .. }) if is_taken(source.kind()) => {}
+                conn => return conn.context("cannot dial"),
+            }
+        }
     }
 
     fn turn(
@@ -244,6 +267,11 @@ impl<'a> Survey<'a> {
             .encode(self.plan.sessions.version, out)
             .context("CONNECT")
     }
+}
+
+/// Whether another socket has a port.
+const fn is_taken(error: ErrorKind) -> bool {
+    matches!(error, ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable)
 }
 
 /// Shard and address of each connected client.
