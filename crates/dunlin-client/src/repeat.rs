@@ -3,10 +3,8 @@
 //! [`Repeat::Lone`] by itself, if it knows how.
 
 use dunlin_base::{ConnId, Repeat};
-use dunlin_mqtt::flow::option;
+use dunlin_mqtt::streams::{StreamPolicy, option};
 use dunlin_net::Net;
-
-use dunlin_mqtt::streams::StreamPolicy;
 
 /// The application's choice; by policy if it made none.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use dunlin_base::topic::{TopicError, matches, validate_filter};
 use dunlin_base::{ConnId, Text};
-use dunlin_mqtt::flow::option;
+use dunlin_mqtt::streams::option;
 use dunlin_mqtt::streams::publish::PublishOptions;
 pub use dunlin_mqtt::streams::{StreamDialect, StreamPolicy};
 use dunlin_net::Net;

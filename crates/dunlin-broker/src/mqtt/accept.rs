@@ -17,6 +17,7 @@ use crate::access;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{AccessKind, Event};
 use crate::mqtt::conn::{MqttConn, Phase, Voucher};
+use crate::mqtt::flows::resets;
 use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{acks, ending, lifetime, pace, pump, records, send, subscribe, topics};
 use crate::owners::common::{Identity, Standing};
@@ -240,7 +241,7 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
     let conn = own.conns.mqtt_mut(c)?;
     let offer = Offer {
         quic: conn.peer.transport == Transport::Quic,
-        flow_headers: conn.speaks_next(),
+        implies_streams: resets::are_agreed(conn),
         datagrams: config.sending.datagrams,
         delivery_streams_max: config.sending.delivery_streams_max,
         keep_alive_secs_max: config.clients.keep_alive_secs_max,

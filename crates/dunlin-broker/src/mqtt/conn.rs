@@ -121,11 +121,6 @@ impl MqttConn {
         self.voucher.as_ref().and_then(|voucher| voucher.expires)
     }
 
-    /// Whether both sides agreed on flow headers (ALPN).
-    pub(crate) fn speaks_next(&self) -> bool {
-        *self.peer.protocol == *dunlin_mqtt::flow::ALPN
-    }
-
     /// Takes the session from a connection that ends.
     pub(crate) fn take_session(&mut self) -> Option<SessionIdx> {
         let s = self.session()?;

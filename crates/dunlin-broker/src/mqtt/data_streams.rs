@@ -9,7 +9,6 @@
 use dunlin_base::StreamId;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::ReasonCode;
-use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::link::StreamEnd;
 
 use crate::ids::ConnIdx;
@@ -123,9 +122,8 @@ pub(crate) fn end_stream(own: &mut Owners, c: ConnIdx, stream: StreamId, code: O
     let (id, session) = (conn.id, conn.session());
     let durable = conn.link.terms.durable_streams;
     let data = conn.link.streams.data_mut(stream);
-    let flow = data.as_ref().map_or(0, |data| data.flow);
-    let cut = data.is_some_and(|data| data.is_cut());
-    let code = code.or_else(|| cut.then_some(stream_code::INCOMPLETE_PACKET));
+    let flow = data.as_ref().map_or(0, |data| data.flow.id());
+    let code = code.or_else(|| data?.cut_code());
     let answer = match code {
         None if stream.is_unidirectional() => None,
         None => Some(NetCommandKind::FinishStream { stream }),

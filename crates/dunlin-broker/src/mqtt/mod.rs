@@ -13,7 +13,7 @@ pub(crate) mod data_streams;
 pub(crate) mod encode;
 pub(crate) mod ending;
 pub(crate) mod fault;
-pub(crate) mod flow_headers;
+pub(crate) mod flows;
 pub(crate) mod form;
 pub(crate) mod gathered;
 pub(crate) mod lifetime;

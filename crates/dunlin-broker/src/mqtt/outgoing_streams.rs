@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use dunlin_base::transport::NetCommandKind;
 use dunlin_base::{SendBuf, StreamId};
-use dunlin_mqtt::flow::{FlowFlags, FlowHeader, HEADER_BYTES_MAX, stream_code};
 use dunlin_mqtt::server::link::{Action, LinkStream, Place, StreamEnd};
 
 use crate::ids::ConnIdx;
 use crate::mqtt::conn::MqttConn;
+use crate::mqtt::flows::resets;
 use crate::mqtt::send;
 use crate::owners::Owners;
 
@@ -112,22 +112,11 @@ pub(crate) fn handle_stream_opened(own: &mut Owners, c: ConnIdx, stream: Option<
     let (Some(mut opened), Some(stream)) = (opened, stream) else {
         // No lane waits for it, or there is none: control takes its place.
         if let Some(stream) = stream {
-            let code = stream_code::FLOW_CANCELLED;
-            own.outbox
-                .command(id, NetCommandKind::ResetStream { stream, code });
+            resets::cancel(&mut own.outbox, id, stream);
         }
         return send_held(own, c);
     };
-    let mut data = LinkStream::opened();
-    let header = FlowHeader::Data {
-        server: true,
-        id: opened.flow,
-        expire_secs: 0,
-        flags: FlowFlags::default(),
-    };
-    let mut bytes = [0; HEADER_BYTES_MAX];
-    let len = header.emit(&mut bytes);
-    data.out.put_slice(bytes.get(..len).unwrap_or_default());
+    let mut data = LinkStream::opened(opened.number);
     data.out.append(&mut opened.held);
     conn.link.streams.open(stream, data);
     own.conns.touch(c);
@@ -186,9 +175,7 @@ fn prune_server_streams(own: &mut Owners, c: ConnIdx) {
     let in_use = |stream| lanes.is_some_and(|lanes| lanes.knows(stream));
     if let Some(stream) = conn.link.streams.superfluous(max, in_use) {
         conn.link.streams.abandon(stream);
-        let code = stream_code::FLOW_OPEN_IDLE;
-        own.outbox
-            .command(id, NetCommandKind::ResetStream { stream, code });
+        resets::give_up(&mut own.outbox, id, stream);
     }
 }
 

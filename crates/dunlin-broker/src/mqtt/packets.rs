@@ -9,7 +9,6 @@ use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, StreamId};
 use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::{DecodeError, Packet, ReasonCode, decode, decode_publish};
-use dunlin_mqtt::flow::stream_code;
 use dunlin_mqtt::server::link::PARKED_BYTES_MAX;
 use dunlin_mqtt::server::{Framer, Incoming, answer_stream, connect as connect_engine};
 
@@ -19,9 +18,10 @@ use crate::messages::throttle;
 use crate::mqtt::conn::{MqttConn, Phase};
 use crate::mqtt::connect::Flow;
 use crate::mqtt::fault::Fault;
+use crate::mqtt::flows::{headers, resets};
 use crate::mqtt::{
-    acks, asking, authenticate, connect, data_streams, ending, flow_headers, outgoing_streams,
-    pace, publish, pump, send, subscribe,
+    acks, asking, authenticate, connect, data_streams, ending, outgoing_streams, pace, publish,
+    pump, send, subscribe,
 };
 use crate::owners::Owners;
 use crate::owners::conn::Conn;
@@ -62,7 +62,7 @@ fn handle_bytes(own: &mut Owners, c: ConnIdx, stream: StreamId, mut data: &[u8])
     if !conn.is_some_and(|conn| conn.link.streams.enter(stream, streams_max)) {
         return data_streams::reset_stream(own, c, stream, ReasonCode::QuotaExceeded);
     }
-    if !flow_headers::read_head(own, c, stream, &mut data) {
+    if !headers::read_head(own, c, stream, &mut data) {
         return;
     }
     loop {
@@ -239,7 +239,7 @@ fn handle_session_packet(
     match packet {
         Incoming::Ack(kind, ack) => acks::handle_ack(own, (c, s), kind, stream, &ack)?,
         Incoming::Misplaced => {
-            data_streams::end_stream(own, c, stream, Some(stream_code::STREAM_TYPE));
+            data_streams::end_stream(own, c, stream, Some(resets::MISPLACED));
         }
         Incoming::Subscribe(packet) => subscribe::handle_subscribe(own, c, s, stream, &packet),
         Incoming::Unsubscribe(packet) => {

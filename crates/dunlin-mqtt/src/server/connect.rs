@@ -14,7 +14,7 @@ use dunlin_mqtt_codec::{
 
 use super::link::Terms;
 use super::session::Lifetime;
-use crate::flow::option;
+use crate::streams::option;
 
 /// A first packet that cannot be decoded: the version and the reason of the
 /// CONNACK that it gets; `None`: the connection closes without one. A client

@@ -39,8 +39,7 @@ pub enum Incoming<'a> {
     Ping,
     /// DISCONNECT.
     Disconnect(Disconnect<'a>),
-    /// SUBSCRIBE or UNSUBSCRIBE on a stream of the server, which is reset for it
-    /// (draft of MQTT-next, section 9.19).
+    /// SUBSCRIBE or UNSUBSCRIBE on a stream of the server, which is reset for it.
     Misplaced,
     /// Nothing to do with.
     Ignored,

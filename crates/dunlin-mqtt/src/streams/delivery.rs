@@ -81,8 +81,8 @@ pub struct Opened {
     pub lane: usize,
     /// Priority of its messages.
     pub level: u8,
-    /// Flow identifier.
-    pub flow: u64,
+    /// Number of its stream among those asked for, from 1.
+    pub number: u64,
 }
 
 /// The delivery streams of one connection.
@@ -97,7 +97,7 @@ pub struct DeliveryPlanner {
     /// The client allows no more streams for now.
     exhausted: bool,
     tick: u64,
-    flows: u64,
+    answered: u64,
     actions: Vec<Action>,
 }
 
@@ -112,7 +112,7 @@ impl DeliveryPlanner {
             asked: VecDeque::new(),
             exhausted: false,
             tick: 0,
-            flows: 0,
+            answered: 0,
             actions: Vec::new(),
         }
     }
@@ -304,14 +304,14 @@ impl DeliveryPlanner {
     /// control, and what waits there belongs there.
     pub fn opened(&mut self, stream: Option<StreamId>) -> Option<Opened> {
         let at = self.asked.pop_front()?;
-        self.flows += 1;
+        self.answered += 1;
         self.exhausted |= stream.is_none();
         let lane = self.lanes.get_mut(at)?;
         lane.way = stream.map_or(Way::Control, Way::Open);
         Some(Opened {
             lane: at,
             level: lane.level,
-            flow: self.flows << 1 | 1,
+            number: self.answered,
         })
     }
 

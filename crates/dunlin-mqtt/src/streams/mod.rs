@@ -21,6 +21,7 @@
 //! for the client, topics that never wait and timers that never run for the broker.
 
 pub mod delivery;
+pub mod option;
 pub mod publish;
 mod sent;
 mod topics;

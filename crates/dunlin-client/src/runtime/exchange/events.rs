@@ -6,8 +6,8 @@ use std::sync::Arc;
 use dunlin_base::{MessageProperties, StreamId, Text};
 use dunlin_mqtt::client::{Event, Receipt};
 use dunlin_mqtt::codec::{Ack, ConnAck, PacketId, Publish, ReasonCode};
-use dunlin_mqtt::flow::option;
 use dunlin_mqtt::packet_ids::Window;
+use dunlin_mqtt::streams::option;
 
 use super::super::requests::Requests;
 use super::super::scram::Scram;

@@ -96,7 +96,7 @@ fn connack_says_what_streams_the_server_takes() {
     let mut rig = Rig::new(|_| {});
     rig.exchange
         .begin(NOW, Channel::default(), 0, false, &mut rig.out);
-    let name = Text::from_static(dunlin_mqtt::flow::option::DATA_STREAMS);
+    let name = Text::from_static(dunlin_mqtt::streams::option::DATA_STREAMS);
     let properties = [(name, Text::from_static("8"))];
     let mut connack = ConnAck::default();
     connack.properties.user_properties = properties.as_slice().into();

@@ -14,8 +14,8 @@ pub struct Opened {
     pub held: SendBuf,
     /// Priority of its stream.
     pub level: u8,
-    /// Flow identifier.
-    pub flow: u64,
+    /// Its number among the streams of the server.
+    pub number: u64,
 }
 
 /// The delivery streams of one connection.
@@ -115,7 +115,7 @@ impl Lanes {
         Some(Opened {
             held: held.map(core::mem::take).unwrap_or_default(),
             level: opened.level,
-            flow: opened.flow,
+            number: opened.number,
         })
     }
 

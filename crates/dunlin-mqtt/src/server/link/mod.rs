@@ -6,7 +6,6 @@
 //! flushed is not known here.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use core::time::Duration;
 
@@ -17,6 +16,7 @@ use dunlin_mqtt_codec::{
 };
 
 use super::{AliasTable, Fault, Identifiers, Reauthentication};
+use crate::flow::FailedFlows;
 
 mod keep_alive;
 mod lanes;
@@ -28,7 +28,7 @@ mod terms;
 pub use keep_alive::{KeepAlive, Silence};
 pub use lanes::{Action, Lanes, Opened, Place};
 pub use parked::{PARKED_BYTES_MAX, Parked, ParkedBytes};
-pub use stream::{Head, HeadRead, LinkStream, StreamEnd};
+pub use stream::{LinkStream, StreamEnd};
 pub use streams::{Streams, UNFINISHED_BYTES_MAX};
 pub use terms::{Agreement, Offer, StreamOptions, Terms};
 
@@ -38,9 +38,6 @@ mod tests;
 /// What a topic alias adds to a PUBLISH: the property, and a byte to each of
 /// the two lengths before it.
 const ALIAS_BYTES_MAX: usize = 5;
-
-/// Flows of one connection whose recovery failed and is remembered.
-const FAILED_FLOWS_MAX: usize = 16;
 
 /// A client's connection. One without traffic owns no buffers.
 #[derive(Debug)]
@@ -59,9 +56,9 @@ pub struct Link {
     pub subscribing: u16,
     /// Authentication again, under way.
     pub reauth: Reauthentication,
-    aliases_out: AliasTable,
     /// Flows that could not be recovered.
-    failed_flows: Vec<u64>,
+    pub failed_flows: FailedFlows,
+    aliases_out: AliasTable,
 }
 
 impl Link {
@@ -78,7 +75,7 @@ impl Link {
             subscribing: 0,
             reauth: Reauthentication::default(),
             aliases_out: AliasTable::default(),
-            failed_flows: Vec::new(),
+            failed_flows: FailedFlows::default(),
         }
     }
 
@@ -237,19 +234,6 @@ impl Link {
             ));
         }
         Ok(publish)
-    }
-
-    /// A flow could not be recovered; `false` if the client has asked for it
-    /// before.
-    pub fn note_failed_flow(&mut self, id: u64) -> bool {
-        if self.failed_flows.contains(&id) {
-            return false;
-        }
-        if self.failed_flows.len() >= FAILED_FLOWS_MAX {
-            self.failed_flows.remove(0);
-        }
-        self.failed_flows.push(id);
-        true
     }
 }
 

@@ -1,86 +1,12 @@
-//! One stream of a connection: the flow header that it may begin with, its
-//! packet boundaries, what aliases mean on it, and what goes out on it.
+//! One stream of a connection: its flow, its packet boundaries, what aliases mean on it,
+//! and what goes out on it.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use dunlin_base::SendBuf;
 
-use crate::flow::FlowHeader;
+use crate::flow::StreamFlow;
 use crate::server::{Framer, TopicAliases};
-
-/// The flow header that a stream may begin with.
-#[derive(Debug, Default)]
-pub enum Head {
-    /// Nothing has come.
-    #[default]
-    Expected,
-    /// The beginning of one.
-    Partial(Vec<u8>),
-    /// There is none, or it has been read: packets follow.
-    Read,
-}
-
-/// What the bytes of a stream are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadRead {
-    /// Packets.
-    Packets,
-    /// This header, and then packets.
-    Header(FlowHeader),
-    /// A header of which more has to come.
-    Incomplete,
-    /// A header that cannot be read.
-    Malformed,
-}
-
-impl Head {
-    /// Takes the header from the beginning of `data`.
-    pub fn read(&mut self, data: &mut &[u8]) -> HeadRead {
-        let parsed = match core::mem::take(self) {
-            Self::Read => {
-                *self = Self::Read;
-                return HeadRead::Packets;
-            }
-            Self::Expected => {
-                let first = data.first();
-                if !first.is_some_and(|first| FlowHeader::is_type(*first)) {
-                    if first.is_some() {
-                        *self = Self::Read;
-                    }
-                    return HeadRead::Packets;
-                }
-                let parsed = FlowHeader::parse(data);
-                match parsed {
-                    Ok(Some((_, len))) => *data = data.get(len..).unwrap_or_default(),
-                    Ok(None) => *self = Self::Partial(core::mem::take(data).to_vec()),
-                    Err(_) => {}
-                }
-                parsed
-            }
-            Self::Partial(mut bytes) => {
-                let mut parsed = Ok(None);
-                while let (Ok(None), Some((byte, rest))) = (parsed, data.split_first()) {
-                    bytes.push(*byte);
-                    *data = rest;
-                    parsed = FlowHeader::parse(&bytes);
-                }
-                if parsed == Ok(None) {
-                    *self = Self::Partial(bytes);
-                }
-                parsed
-            }
-        };
-        match parsed {
-            Ok(None) => HeadRead::Incomplete,
-            Ok(Some((header, _))) => {
-                *self = Self::Read;
-                HeadRead::Header(header)
-            }
-            Err(_) => HeadRead::Malformed,
-        }
-    }
-}
 
 /// Which sides of a stream have ended. When both have, it is forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,10 +23,8 @@ pub enum StreamEnd {
 /// One stream.
 #[derive(Debug, Default)]
 pub struct LinkStream {
-    /// Where its flow header stands.
-    pub head: Head,
-    /// Flow identifier; 0: none.
-    pub flow: u64,
+    /// Its flow, if it has one.
+    pub flow: StreamFlow,
     /// Its packet boundaries.
     pub framer: Framer,
     aliases_in: Option<Box<TopicAliases>>,
@@ -116,21 +40,22 @@ pub struct LinkStream {
 }
 
 impl LinkStream {
-    /// One that the server opened: only it has a flow header.
+    /// One that the server opened, with its number among those of the connection.
     #[must_use]
-    pub fn opened() -> Self {
+    pub fn opened(number: u64) -> Self {
+        let mut out = SendBuf::new();
         Self {
-            head: Head::Read,
+            flow: StreamFlow::opened(number, &mut out),
+            out,
             ..Self::default()
         }
     }
 
-    /// Whether it ends within a packet, or within its header, and has a name
-    /// by which that can be said.
+    /// The code by which it is reset if the client ends it now: within a packet or its
+    /// header, where that can be said.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
-        let partial = matches!(self.head, Head::Partial(_));
-        partial || (self.flow != 0 && self.framer.has_partial())
+    pub fn cut_code(&self) -> Option<u64> {
+        self.flow.cut_code(self.framer.has_partial())
     }
 
     /// What aliases mean on it, of which there are at most `maximum`.

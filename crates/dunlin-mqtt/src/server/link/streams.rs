@@ -72,7 +72,7 @@ impl Streams {
     /// The flow of a stream; 0: none.
     #[must_use]
     pub fn flow_of(&self, stream: StreamId) -> u64 {
-        self.get(stream).map_or(0, |data| data.flow)
+        self.get(stream).map_or(0, |data| data.flow.id())
     }
 
     /// Makes room for a stream of the client that has not been seen before;

@@ -5,7 +5,7 @@ use core::time::Duration;
 use dunlin_base::{Repeat, Text};
 use dunlin_mqtt_codec::{Connect, Version};
 
-use crate::flow::option;
+use crate::streams::option;
 
 /// Longest age limit of a datagram.
 const DATAGRAM_AGE_MAX: Duration = Duration::from_secs(60);
@@ -15,8 +15,9 @@ const DATAGRAM_AGE_MAX: Duration = Duration::from_secs(60);
 pub struct Offer {
     /// It is carried by QUIC: there are streams and datagrams.
     pub quic: bool,
-    /// Flow headers were agreed on, by the application protocol.
-    pub flow_headers: bool,
+    /// By the application protocol, the client takes streams of the server unless it says
+    /// otherwise.
+    pub implies_streams: bool,
     /// The server sends datagrams.
     pub datagrams: bool,
     /// Streams that the server opens for deliveries.
@@ -81,7 +82,7 @@ impl Agreement {
     pub(super) fn of(connect: &Connect<'_>, offer: &Offer) -> (Terms, Self) {
         let properties = &connect.properties;
         let options = match offer.quic {
-            true => StreamOptions::of(connect, offer.flow_headers),
+            true => StreamOptions::of(connect, offer.implies_streams),
             false => StreamOptions::default(),
         };
         let mut asked_for = properties.user_properties.iter();
@@ -153,12 +154,12 @@ impl Default for StreamOptions {
 }
 
 impl StreamOptions {
-    /// What a CONNECT says. With flow headers the client takes any number of
-    /// streams, unless it says otherwise.
+    /// What a CONNECT says. A client that does not say how many streams it takes, takes
+    /// any number if its application protocol `implies_streams`, else none.
     #[must_use]
-    pub fn of(connect: &Connect<'_>, flow_headers: bool) -> Self {
+    pub fn of(connect: &Connect<'_>, implies_streams: bool) -> Self {
         let mut options = Self {
-            streams: if flow_headers { usize::MAX } else { 0 },
+            streams: if implies_streams { usize::MAX } else { 0 },
             ..Self::default()
         };
         for (name, value) in connect.properties.user_properties.iter() {

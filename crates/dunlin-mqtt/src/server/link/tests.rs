@@ -1,6 +1,7 @@
 //! A connection: what is agreed on, streams, parking, aliases, sizes.
 
 use alloc::vec;
+use alloc::vec::Vec;
 use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
@@ -8,7 +9,7 @@ use dunlin_base::{QoS, Repeat};
 use dunlin_mqtt_codec::{ConnectProperties, PublishProperties};
 
 use super::*;
-use crate::flow::{ALPN, FlowFlags, FlowHeader, HEADER_BYTES_MAX, option};
+use crate::streams::option;
 
 const DATA: StreamId = StreamId(4);
 const ONE_WAY: StreamId = StreamId(2);
@@ -101,14 +102,11 @@ fn options_of_streams_are_for_quic_and_within_what_is_offered() {
     assert!(link.terms.durable_streams && !link.terms.asked_for_streams);
     assert!(link.terms.datagram_age.is_zero());
     let offer = Offer {
-        flow_headers: true,
+        implies_streams: true,
         ..offer
     };
     let (_, agreement) = agree(ConnectProperties::default(), 0, &offer);
-    assert_eq!(
-        agreement.delivery_streams, 4,
-        "as many as there are: {ALPN}"
-    );
+    assert_eq!(agreement.delivery_streams, 4, "as many as there are");
 }
 
 #[test]
@@ -198,7 +196,7 @@ fn a_client_opens_so_many_streams_and_none_of_the_servers() {
     assert!(!streams.enter(DATA, 0) && !streams.enter(OF_SERVER, 9));
     assert!(streams.enter(DATA, 1) && streams.enter(DATA, 1));
     assert!(!streams.enter(ONE_WAY, 1));
-    streams.open(OF_SERVER, LinkStream::opened());
+    streams.open(OF_SERVER, LinkStream::opened(1));
     assert!(streams.enter(OF_SERVER, 1) && !streams.enter(ONE_WAY, 1));
     assert_eq!(streams.superfluous(0, |_| true), None);
     assert_eq!(streams.superfluous(1, |_| false), None);
@@ -238,7 +236,7 @@ fn what_waits_apart_does_not_count_and_comes_back() {
 fn control_stands_in_for_streams_that_cannot_be_sent_on() {
     let mut streams = Streams::default();
     assert!(streams.enter(DATA, 2) && streams.enter(ONE_WAY, 2));
-    streams.open(OF_SERVER, LinkStream::opened());
+    streams.open(OF_SERVER, LinkStream::opened(1));
     for stream in [DATA, OF_SERVER, ONE_WAY, StreamId(8)] {
         streams.out(stream).put_slice(b"x");
     }
@@ -247,47 +245,8 @@ fn control_stands_in_for_streams_that_cannot_be_sent_on() {
     streams.out(OF_SERVER).put_slice(b"x");
     let output = streams.take_output().into_iter();
     let sizes: Vec<_> = output.map(|(id, data)| (id, data.len())).collect();
-    assert_eq!(sizes, [(StreamId::CONTROL, 3), (DATA, 1), (OF_SERVER, 1)]);
-}
-
-#[test]
-fn a_flow_header_is_read_at_every_cut() {
-    let header = FlowHeader::Data {
-        server: false,
-        id: 400,
-        expire_secs: 70_000,
-        flags: FlowFlags::CLEAN,
-    };
-    let mut bytes = [0; HEADER_BYTES_MAX];
-    let len = header.emit(&mut bytes);
-    let mut all = bytes[..len].to_vec();
-    all.extend_from_slice(b"\xc0\x00");
-    for cut in 1..len {
-        let mut head = Head::default();
-        let (mut first, mut second) = all.split_at(cut);
-        assert_eq!(head.read(&mut first), HeadRead::Incomplete);
-        assert_eq!(head.read(&mut second), HeadRead::Header(header));
-        assert_eq!((first, second), (&b""[..], &b"\xc0\x00"[..]));
-        assert_eq!(head.read(&mut second), HeadRead::Packets);
-    }
-    let mut head = Head::default();
-    let mut packets = &b"\xc0\x00"[..];
-    assert_eq!(head.read(&mut packets), HeadRead::Packets);
-    assert!(matches!(head, Head::Read) && packets.len() == 2);
-}
-
-#[test]
-fn a_stream_with_a_name_says_that_it_was_cut() {
-    let mut stream = LinkStream::default();
-    assert!(!stream.is_cut());
-    stream.head = Head::Partial(Vec::new());
-    assert!(stream.is_cut());
-    stream.head = Head::Read;
-    let mut data = &b"\xc0"[..];
-    assert_eq!(stream.framer.next(&mut data, 9), Ok(None));
-    assert!(!stream.is_cut());
-    stream.flow = 2;
-    assert!(stream.is_cut());
+    // Four bytes are the header of the server's.
+    assert_eq!(sizes, [(StreamId::CONTROL, 3), (DATA, 1), (OF_SERVER, 5)]);
 }
 
 #[test]
@@ -314,16 +273,6 @@ fn what_comes_before_connack_waits_in_order_and_within_limits() {
     assert_eq!(all.datagrams.len(), 16);
     assert_eq!(all.datagrams.first().map(|data| data[0]), Some(1));
     assert!(parked.take().streams.is_empty());
-}
-
-#[test]
-fn a_flow_that_cannot_be_recovered_is_asked_for_once() {
-    let mut link = link();
-    assert!(link.note_failed_flow(2) && !link.note_failed_flow(2));
-    for id in 4..20 {
-        assert!(link.note_failed_flow(id));
-    }
-    assert!(link.note_failed_flow(2), "only the last are remembered");
 }
 
 #[test]

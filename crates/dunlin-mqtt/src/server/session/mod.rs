@@ -12,7 +12,7 @@ use dunlin_mqtt_codec::{Ack as AckPacket, PacketType, Publish, ReasonCode, Versi
 
 use super::inbound::{Ack, AckToken, Inbound, Receipt, Release};
 use super::outbound::{Outbound, Received};
-use crate::flow::{FlowFlags, stream_code};
+use crate::flow::Flows;
 use crate::server::Fault;
 
 mod flows;
@@ -23,12 +23,9 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-pub use flows::{FLOWS_MAX, FlowRefused, Wanted};
 pub use lifetime::{Due, Lifetime, Will};
 pub use subscribing::{Limits, Made, Subscribing};
 pub use subscriptions::{Subscription, Subscriptions};
-
-use flows::Flows;
 
 /// What has changed for the subscriptions of a session, for the router and the
 /// store.
@@ -156,54 +153,6 @@ impl Session {
     #[must_use]
     pub fn outlives(&self, stream: StreamId, flow: u64, durable: bool) -> bool {
         stream == StreamId::CONTROL || self.flows.keeps_subscriptions(flow).unwrap_or(durable)
-    }
-
-    /// Opens a flow, takes it over, or recovers it. What has changed for
-    /// subscriptions is in `changes` in any case; a stream to be reset with
-    /// [`stream_code::FLOW_CANCELLED`] comes out.
-    ///
-    /// # Errors
-    ///
-    /// The flow is not opened.
-    pub fn open_flow(
-        &mut self,
-        wanted: &Wanted,
-        now: Instant,
-        changes: &mut Changes,
-    ) -> Result<Option<StreamId>, FlowRefused> {
-        wanted.check().map_err(FlowRefused::Code)?;
-        changes.ended.append(&mut self.expire_flows(now));
-        if wanted.flags.has(FlowFlags::CLEAN) {
-            if self.flows.forget(wanted.id) {
-                let mut ended = self.subscriptions.end(|s| s.flow == wanted.id);
-                changes.ended.append(&mut ended);
-            }
-            if wanted.flags.has(FlowFlags::ABORT_IF_NO_STATE) {
-                return Err(FlowRefused::Code(stream_code::DISCARD_STATE));
-            }
-        }
-        let Some(moved) = self.flows.open(wanted)? else {
-            return Ok(None);
-        };
-        if moved.from != StreamId::CONTROL {
-            self.inbound.rehome(moved.from, wanted.stream);
-        }
-        // Acknowledgements of what came one way go to control, and so do
-        // deliveries.
-        if !wanted.stream.is_unidirectional() {
-            let of_flow = |s: &Subscription| s.flow == wanted.id;
-            changes.moved = self.subscriptions.move_to(wanted.stream, of_flow);
-        }
-        Ok(moved.open.then_some(moved.from))
-    }
-
-    /// Forgets flows that were not recovered in time; their subscriptions end.
-    fn expire_flows(&mut self, now: Instant) -> Vec<Text> {
-        let expired = self.flows.expire(now);
-        match expired.is_empty() {
-            true => Vec::new(),
-            false => self.subscriptions.end(|s| expired.contains(&s.flow)),
-        }
     }
 
     /// Takes a PUBLISH, whose acknowledgement waits for `token` and leaves on

@@ -9,6 +9,7 @@ use dunlin_base::Message;
 use dunlin_mqtt_codec::{ReasonProperties, RetainHandling, SubscribeOptions};
 
 use super::*;
+use crate::flow::{FLOWS_MAX, FlowFlags, FlowRefused, Wanted, stream_code};
 use crate::server::{Content, Delivery, Identifiers, Outgoing};
 
 const CONTROL: StreamId = StreamId::CONTROL;

@@ -1,15 +1,14 @@
-//! Flow headers of the MQTT-next draft: what a stream may begin with, and the
-//! flow that it opens, takes over or recovers.
+//! Flow headers: what a stream may begin with, and the flow that it opens, takes over or
+//! recovers.
 
 use dunlin_base::StreamId;
-use dunlin_base::transport::NetCommandKind;
 use dunlin_mqtt::codec::{Disconnect, Packet, ReasonCode};
-use dunlin_mqtt::flow::{FlowHeader, connection_code, stream_code};
-use dunlin_mqtt::server::link::HeadRead;
-use dunlin_mqtt::server::session::{Changes, FlowRefused, Wanted};
+use dunlin_mqtt::flow::{FlowHeader, FlowRefused, HeadRead, Wanted, connection_code, stream_code};
+use dunlin_mqtt::server::session::Changes;
 
 use crate::ids::ConnIdx;
 use crate::mqtt::conn::{MqttConn, Phase};
+use crate::mqtt::flows::resets;
 use crate::mqtt::{data_streams, ending, send, subscribe};
 use crate::owners::Owners;
 
@@ -21,7 +20,7 @@ pub(crate) fn read_head(own: &mut Owners, c: ConnIdx, stream: StreamId, data: &m
         own.outbox.note_missing();
         return false;
     };
-    match entry.head.read(data) {
+    match entry.flow.read(data) {
         HeadRead::Packets => true,
         HeadRead::Incomplete => false,
         HeadRead::Header(header) => handle_head(own, c, stream, header),
@@ -110,20 +109,18 @@ fn enter_flow(own: &mut Owners, c: ConnIdx, wanted: &Wanted, left: Option<Stream
         return;
     };
     if let Some(data) = conn.link.streams.data_mut(wanted.stream) {
-        data.flow = wanted.id;
+        data.flow.enter(wanted.id);
     }
     if let Some(stream) = left {
         conn.link.streams.abandon(stream);
-        let (conn, code) = (conn.id, stream_code::FLOW_CANCELLED);
-        own.outbox
-            .command(conn, NetCommandKind::ResetStream { stream, code });
+        resets::cancel(&mut own.outbox, conn.id, stream);
     }
 }
 
 /// There is nothing to recover. A client that asks again is cut off.
 fn miss_flow(own: &mut Owners, c: ConnIdx, id: u64) -> Result<(), u64> {
     if let Some(conn) = own.conns.mqtt_mut(c)
-        && !conn.link.note_failed_flow(id)
+        && !conn.link.failed_flows.note(id)
     {
         break_off(own, c, connection_code::TOO_MANY_RECOVER_ATTEMPTS);
     }

@@ -1,75 +1,4 @@
-//! What MQTT over several QUIC streams needs besides packets: flow headers and
-//! error codes of the MQTT-next draft, and the user properties by which a
-//! client tells a Dunlin broker what it can take.
-//!
-//! The draft leaves things open; how they are resolved here is written in the
-//! book, page "Streams and datagrams".
-
-/// ALPN identifier of MQTT with flow headers.
-pub const ALPN: &str = "MQTT-next";
-
-/// User properties of CONNECT (MQTT 5.0 only). Values are decimal numbers or
-/// the words given; a value that cannot be read counts as absent.
-pub mod option {
-    /// How many streams opened by the server, with flow headers, the client
-    /// takes at once for deliveries. 0: none.
-    pub const STREAMS: &str = "dunlin-streams";
-    /// The client takes QoS 0 PUBLISH in QUIC datagrams; the value is the age
-    /// in milliseconds at which one that has not left is dropped. 0: none.
-    pub const DATAGRAMS: &str = "dunlin-datagrams";
-    /// `1`: the server keeps bytes of different streams in different packets.
-    pub const ISOLATE: &str = "dunlin-isolate";
-    /// `1`: the server sends small packets twice; `2`: for a while after one was
-    /// lost.
-    pub const REPEAT: &str = "dunlin-repeat";
-    /// The client asks how many data streams the server takes at a time; its
-    /// CONNACK answers with the number under the same name, and not at all
-    /// where there are none: on other transports than QUIC.
-    pub const DATA_STREAMS: &str = "dunlin-data-streams";
-    /// `0`: subscriptions made on a data stream end with the stream, as with
-    /// EMQX, and do not go on, on control.
-    pub const DURABLE_STREAMS: &str = "dunlin-durable-streams";
-}
-
-/// Application error codes for RESET_STREAM and STOP_SENDING (draft, section
-/// 12.2). Streams without a flow header use reason codes of MQTT 5.0.
-pub mod stream_code {
-    /// The flow is not known (any more).
-    pub const NO_FLOW_STATE: u64 = 0xb3;
-    /// Only the owner of a flow may do that.
-    pub const NOT_FLOW_OWNER: u64 = 0xb4;
-    /// A flow of this type cannot be opened by this side, or not here.
-    pub const STREAM_TYPE: u64 = 0xb5;
-    /// The flow identifier does not fit its type.
-    pub const BAD_FLOW_ID: u64 = 0xb6;
-    /// Topic aliases that outlive a connection are not supported.
-    pub const PERSISTENT_TOPIC: u64 = 0xb7;
-    /// Subscriptions that outlive a stream are not possible here.
-    pub const PERSISTENT_SUB: u64 = 0xb8;
-    /// Optional headers are not supported.
-    pub const OPTIONAL_HEADER: u64 = 0xb9;
-    /// The stream ended within a packet, or within its header.
-    pub const INCOMPLETE_PACKET: u64 = 0xba;
-    /// Nothing came on the stream for too long.
-    pub const FLOW_OPEN_IDLE: u64 = 0xbb;
-    /// A newer stream has taken the flow over.
-    pub const FLOW_CANCELLED: u64 = 0xbc;
-    /// The message that was being sent is not worth it any more.
-    pub const FLOW_PACKET_CANCELLED: u64 = 0xbd;
-    /// The flow is not taken.
-    pub const FLOW_REFUSED: u64 = 0xbe;
-    /// A broken rule of this flow only; its state is discarded.
-    pub const DISCARD_STATE: u64 = 0xbf;
-}
-
-/// Application error codes for CONNECTION_CLOSE (draft, section 12.1), where
-/// flow headers are in use.
-pub mod connection_code {
-    /// A flow was recovered again although its state is gone.
-    pub const TOO_MANY_RECOVER_ATTEMPTS: u64 = 0xb3;
-    /// A broken rule that concerns the whole connection.
-    pub const PROTOCOL_L0: u64 = 0xb4;
-}
+//! Flow headers as bytes: what a stream may begin with.
 
 const CONTROL: u8 = 0x11;
 const CLIENT_DATA: u8 = 0x12;
@@ -151,6 +80,17 @@ pub enum FlowHeader {
 pub struct ControlIdError;
 
 impl FlowHeader {
+    /// That of a stream for deliveries, which the server opens: nothing of it outlives
+    /// the stream.
+    pub(super) const fn of_server(number: u64) -> Self {
+        Self::Data {
+            server: true,
+            id: number << 1 | 1,
+            expire_secs: 0,
+            flags: FlowFlags(0),
+        }
+    }
+
     /// Whether a stream that begins with this byte has a flow header. No MQTT
     /// packet that either side may send first begins so: these would be
     /// CONNECT with reserved flags.
