@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use dunlin_base::Text;
+use dunlin_base::{Repeat, Text};
 use dunlin_dial::{LinkOptions, Url, random_u64};
 use dunlin_sasl::Mechanism;
 
@@ -56,6 +56,10 @@ pub enum StreamPolicy {
     /// connection.
     PerLink,
 }
+
+/// When small packets go twice, both ways, on a connection whose links have streams: one
+/// lost packet holds back one link, and seldom that.
+pub(crate) const STREAMS_REPEAT: Repeat = Repeat::OnLoss;
 
 #[derive(Clone)]
 pub(crate) struct Options {

@@ -21,11 +21,8 @@ impl RepeatChoice {
         policy: StreamPolicy,
         mut add: impl FnMut(&'static str, String),
     ) {
-        match self.resolve(policy) {
-            Repeat::Always => add(option::REPEAT, "1".into()),
-            Repeat::OnLoss => add(option::REPEAT, "2".into()),
-            Repeat::Never => add(option::REPEAT, "0".into()),
-            _ => {}
+        if let Some(number) = self.resolve(policy).asked() {
+            add(option::REPEAT, number.to_string());
         }
     }
 

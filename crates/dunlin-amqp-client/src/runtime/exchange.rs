@@ -14,7 +14,7 @@ use dunlin_dial::Channel;
 use super::sasl;
 use crate::error::DisconnectCause;
 use crate::limits;
-use crate::options::{Options, StreamPolicy};
+use crate::options::{Options, STREAMS_REPEAT, StreamPolicy};
 use crate::outcome::Condition;
 use crate::redirect::Redirect;
 
@@ -125,7 +125,8 @@ impl Exchange {
         ];
         if self.options.streams == StreamPolicy::PerLink {
             properties.push((Value::Symbol(capability::ISOLATE), Value::Uint(1)));
-            properties.push((Value::Symbol(capability::REPEAT), Value::Uint(2)));
+            let asked = STREAMS_REPEAT.asked().map(Value::Uint);
+            properties.extend(asked.map(|number| (Value::Symbol(capability::REPEAT), number)));
         }
         let open = Open {
             hostname: Some(sasl::host(&self.options)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dunlin_base::{ConnId, Instant, Repeat, StreamId};
+use dunlin_base::{ConnId, Instant, StreamId};
 use dunlin_dial::{Channel, Context};
 use dunlin_sasl::Mechanism;
 
@@ -11,7 +11,7 @@ use super::links::Entry;
 use crate::command::{LinkKey, NewReceiver, NewSender};
 use crate::error::{DisconnectCause, LinkError};
 use crate::limits::{LINKS_MAX, STREAM_WAIT, STREAMS_MAX};
-use crate::options::{Options, StreamPolicy};
+use crate::options::{Options, STREAMS_REPEAT, StreamPolicy};
 
 /// All of them. The first is on the stream that every transport has, and says
 /// who the client is; there is always one.
@@ -49,11 +49,10 @@ impl Lanes {
     ) {
         self.are_wanted = has_streams && self.options.streams == StreamPolicy::PerLink;
         if self.are_wanted {
-            // One lost packet holds back one link, and seldom that. `open` asks
-            // the server for the same.
+            // `open` asks the server for the same.
             let mut conn = context.net.conn(conn);
             conn.isolate_streams(true);
-            conn.repeat_packets(Repeat::OnLoss);
+            conn.repeat_packets(STREAMS_REPEAT);
         }
         let all: Vec<_> = self.iter().flat_map(|lane| lane.links.take()).collect();
         self.others.clear();

@@ -11,9 +11,11 @@ use crate::Text;
 mod command;
 mod event;
 mod numbers;
+mod repeat;
 
 pub use command::{NetCommand, NetCommandKind};
 pub use event::{NetEvent, NetEventKind};
+pub use repeat::Repeat;
 
 /// A shard of the broker: of one process from zero on, of several wherever those of each
 /// begin.
@@ -111,21 +113,6 @@ impl StreamId {
     pub const fn is_server_initiated(self) -> bool {
         self.0 & 1 != 0
     }
-}
-
-/// When small packets are sent a second time without being lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Repeat {
-    /// Never.
-    #[default]
-    Never,
-    /// Those that are alone on their way, where packets were lost lately.
-    Lone,
-    /// For a while after a packet was lost, and as [`Repeat::Lone`] after it.
-    OnLoss,
-    /// Always.
-    Always,
 }
 
 /// How bytes travel.

@@ -112,13 +112,8 @@ fn spread(own: &mut Owners, c: ConnIdx, properties: Map<'_>) {
         own.outbox
             .command(carried.conn, NetCommandKind::IsolateStreams { isolate });
     }
-    let repeat = match number(capability::REPEAT) {
-        Some(0) => Repeat::Never,
-        Some(1) => Repeat::Always,
-        Some(2) => Repeat::OnLoss,
-        _ => return,
-    };
-    if repeat == Repeat::Never || own.config.sending.repeat_packets {
+    let asked = number(capability::REPEAT).and_then(Repeat::from_asked);
+    if let Some(repeat) = Repeat::granted(asked, own.config.sending.repeat_packets) {
         own.outbox
             .command(carried.conn, NetCommandKind::RepeatPackets { repeat });
     }

@@ -253,9 +253,7 @@ fn negotiate(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>) -> Option<u16>
         own.outbox
             .command(conn, NetCommandKind::IsolateStreams { isolate });
     }
-    if let Some(repeat) = agreed.repeat
-        && (repeat == Repeat::Never || config.sending.repeat_packets)
-    {
+    if let Some(repeat) = Repeat::granted(agreed.repeat, config.sending.repeat_packets) {
         own.outbox
             .command(conn, NetCommandKind::RepeatPackets { repeat });
     }

@@ -12,7 +12,6 @@ mod binding;
 mod datagrams;
 mod early;
 mod keys;
-mod lone;
 mod path;
 mod phase;
 mod reading;

@@ -172,14 +172,7 @@ impl StreamOptions {
                     options.datagram_age = Duration::from_millis(u64::from(number));
                 }
                 option::ISOLATE => options.isolate = number == 1,
-                option::REPEAT => {
-                    options.repeat = match number {
-                        0 => Some(Repeat::Never),
-                        1 => Some(Repeat::Always),
-                        2 => Some(Repeat::OnLoss),
-                        _ => None,
-                    };
-                }
+                option::REPEAT => options.repeat = Repeat::from_asked(number),
                 option::DURABLE_STREAMS => options.durable = number != 0,
                 _ => {}
             }

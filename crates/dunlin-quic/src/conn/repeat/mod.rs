@@ -11,13 +11,16 @@
 //! a while after a packet was lost, or only what is alone on its way where packets
 //! are lost: then a path without loss carries nothing twice.
 
+mod lone;
+
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use dunlin_base::{Instant, Repeat};
 use quinn_proto::{Connection, ConnectionStats};
 
-use super::lone::Lone;
+use lone::Lone;
+
 use crate::Counters;
 use crate::datagram::{DatagramSender, Transmit};
 
