@@ -55,7 +55,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             }
         }
         BusMessage::InterestNoted { token } => {
-            if own.members.answer(from, token) {
+            if is_asked(own, from, token) {
                 handle_noted(own, token);
             }
         }
@@ -73,11 +73,10 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             own.outbox.recycle_answers(tokens);
         }
         BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
-        BusMessage::Settled { token, committed } => {
-            if let Some(work) = own.commits.take_prepared(from, token) {
-                settle::settle_work(own, work, committed);
-            }
-        }
+        BusMessage::Settled { token, committed } => match own.commits.take_prepared(from, token) {
+            Some(work) => settle::settle_work(own, work, committed),
+            None => own.note_unasked(),
+        },
         BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),
         BusMessage::PassedOn(PassedOn(passed)) => shared::handle_passed_on(own, from, *passed),
         BusMessage::Retained { message } => own.routing.retained.set(&message),
@@ -123,32 +122,45 @@ fn handle_noted(own: &mut Owners, token: u64) {
             let waiting = pending.waiting.saturating_sub(1);
             nodes::advance(own, token, PendingBinding { waiting, ..pending });
         }
-        Some(other) => own.commits.wait(token, other),
-        None => {}
+        Some(other) => {
+            own.outbox.note_missing();
+            own.commits.wait(token, other);
+        }
+        None => own.note_unasked(),
     }
+}
+
+/// Whether a shard answers what it was asked.
+fn is_asked(own: &mut Owners, from: ShardId, token: u64) -> bool {
+    let is_asked = own.members.answer(from, token);
+    if !is_asked {
+        own.note_unasked();
+    }
+    is_asked
 }
 
 /// Another shard has nothing to store for a publish.
 fn handle_received(own: &mut Owners, from: ShardId, token: u64) {
-    if own.members.answer(from, token) {
+    if is_asked(own, from, token) {
         count_answer(own, token);
     }
 }
 
 fn count_answer(own: &mut Owners, token: u64) {
-    if let Some(publish) = own.commits.publish_mut(token) {
-        publish.preparing = publish.preparing.saturating_sub(1);
-        settle::advance(own, token);
-    }
+    let Some(publish) = own.commits.publish_mut(token) else {
+        return own.note_unasked();
+    };
+    publish.preparing = publish.preparing.saturating_sub(1);
+    settle::advance(own, token);
 }
 
 /// Another shard has prepared its part of a publish.
 fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparation) {
-    if !own.members.answer(from, token) {
+    if !is_asked(own, from, token) {
         return;
     }
     let Some(mut publish) = own.commits.take_publish(token) else {
-        return;
+        return own.note_unasked();
     };
     publish.preparing = publish.preparing.saturating_sub(1);
     publish.refused = publish.refused.or(answer.refused);

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use dunlin_base::{ConnId, ShardId, Text};
+use dunlin_mqtt::close_code;
 use dunlin_mqtt::codec::{Connect, Packet, ReasonCode, Version, decode};
 use dunlin_mqtt::server::delivery;
 
@@ -99,15 +100,23 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         BusMessage::Granted { token, client_id } => handle_granted(own, from, token, client_id),
         BusMessage::Evict { token, client_id } => handle_evict(own, token, &client_id),
         BusMessage::Left { token, client_id } => handle_left(own, from, token, &client_id),
-        _ => {}
+        _ => own.outbox.note_missing(),
     }
 }
 
 /// The connection whose CONNECT waits under a token.
 fn take_claim(own: &mut Owners, token: u64) -> Option<ConnId> {
-    match own.commits.take(token)? {
-        Pending::Front(FrontPending::Mqtt(MqttPending::Claim { conn })) => Some(conn),
-        _ => None,
+    match own.commits.take(token) {
+        Some(Pending::Front(FrontPending::Mqtt(MqttPending::Claim { conn }))) => Some(conn),
+        Some(other) => {
+            own.outbox.note_missing();
+            own.commits.wait(token, other);
+            None
+        }
+        None => {
+            own.note_unasked();
+            None
+        }
     }
 }
 
@@ -152,7 +161,7 @@ fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
 fn handle_left(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
     let entry = own.sessions.elsewhere(client_id);
     if entry.is_none_or(|entry| (entry.shard, entry.token) != (from, token)) {
-        return;
+        return own.note_unasked();
     }
     let ended = own.sessions.remove_elsewhere(client_id);
     for claimant in ended.into_iter().flat_map(|ended| ended.waiting) {
@@ -245,14 +254,17 @@ fn establish(own: &mut Owners, conn: ConnId, claim: u64) -> bool {
         }
     };
     let Claiming { pending, identity } = claiming;
-    // It decoded before, so this cannot fail.
-    if let Ok(Packet::Connect(connect)) = decode(&pending.packet, Version::V5) {
-        let client_id = pending.client_id(&connect);
-        if own.is_banned(c, &client_id, identity.user.as_ref()) {
-            ending::refuse_banned(own, c);
-            return false;
-        }
-        accept::accept(own, c, &connect, pending.assigned, identity, claim);
+    // It decoded before.
+    let Ok(Packet::Connect(connect)) = decode(&pending.packet, Version::V5) else {
+        own.outbox.note_missing();
+        ending::close(own, c, close_code::NO_ERROR);
+        return false;
+    };
+    let client_id = pending.client_id(&connect);
+    if own.is_banned(c, &client_id, identity.user.as_ref()) {
+        ending::refuse_banned(own, c);
+        return false;
     }
+    accept::accept(own, c, &connect, pending.assigned, identity, claim);
     true
 }

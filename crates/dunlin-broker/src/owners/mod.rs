@@ -148,6 +148,14 @@ impl Owners {
         }
     }
 
+    /// Another shard answers what this one has not asked. At an edge that is an answer to
+    /// the one that had its number before; everywhere else it is a bug, and counted.
+    pub(crate) fn note_unasked(&self) {
+        if !self.members.is_edge() {
+            self.outbox.note_missing();
+        }
+    }
+
     pub(crate) fn new(config: Config, now: Instant) -> Self {
         let shard = config.shard;
         let members = Members::new(shard, config.homes());

@@ -194,6 +194,7 @@ fn answers_to_an_earlier_edge_mean_nothing_to_the_next() {
             }
             assert!(outputs(&mut edge).is_empty());
             assert_eq!(edge.census(), before);
+            assert_eq!(edge.stats().internal_errors, 0);
         }
         let conn = ConnId::new(EDGE, 1);
         let peer = Peer {

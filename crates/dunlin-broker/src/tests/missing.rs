@@ -6,7 +6,7 @@ use dunlin_base::{Instant, ShardId, Text};
 use dunlin_store::StoreDone;
 
 use crate::config::Config;
-use crate::io::{BusMessage, Event, Input, InterestChange, Output};
+use crate::io::{BusMessage, Event, Input, InterestChange, Output, Preparation};
 use crate::shard::Shard;
 
 const NOW: Instant = Instant::from_micros(1);
@@ -18,6 +18,44 @@ fn reported(shard: &mut Shard) -> Vec<u64> {
         _ => None,
     });
     events.collect()
+}
+
+#[test]
+fn an_answer_to_nothing_is_counted() {
+    let config = Config {
+        shards: 2,
+        ..Config::default()
+    };
+    let mut shard = Shard::new(config, NOW);
+    let token = 77;
+    let mut answers = alloc::vec![
+        BusMessage::InterestNoted { token },
+        BusMessage::Received([token].into()),
+        BusMessage::Prepared {
+            token,
+            answer: Preparation::default(),
+        },
+        BusMessage::Settled {
+            token,
+            committed: true,
+        },
+    ];
+    #[cfg(feature = "mqtt")]
+    {
+        let client_id = Text::from_static("a");
+        answers.push(BusMessage::Denied { token });
+        let id = client_id.clone();
+        answers.push(BusMessage::Granted {
+            token,
+            client_id: id,
+        });
+        answers.push(BusMessage::Left { token, client_id });
+    }
+    for message in answers {
+        let from = ShardId(1);
+        shard.handle(NOW, Input::Bus { from, message });
+        assert_eq!(reported(&mut shard), [1]);
+    }
 }
 
 #[test]
