@@ -3,5 +3,7 @@
 mod links;
 mod members;
 mod node;
-mod servers;
+#[expect(dead_code, reason = "tests of the store use more of it")]
+#[path = "../../../dunlin-store-nats/tests/it/server.rs"]
+mod server;
 mod strangers;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use dunlin_bus::{Bus, Config, Event, Expelled, JoinError, Lost, NodeId};
 
 use crate::node::{Node, SECRET, config, link_all};
-use crate::servers::{Server, WAIT};
+use crate::server::{Server, Sync, WAIT};
 
 /// Where a node in a process of its own joins.
 const URL: &str = "DUNLIN_BUS_TEST_URL";
@@ -102,7 +102,7 @@ impl Drop for Process {
 
 /// With the times that a cluster has by default, but for silence: machines of tests are busy.
 fn watching(server: &Server, name: &str) -> Config {
-    let mut config = config(&server.url(), name);
+    let mut config = config(&server.url("dl:d"), name);
     config.timing.silence = Duration::from_secs(5);
     config.timing.evict_after = Duration::from_secs(3);
     config
@@ -131,14 +131,14 @@ fn left(node: &mut Node, id: NodeId) {
 /// Its links fall silent, its entry is ended, and the next node with its number is another one.
 #[test]
 fn a_node_that_is_killed_leaves_and_its_number_is_used_again() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let mut nodes: Vec<_> = ["a", "b"]
         .map(|name| Node::join(watching(&server, name)))
         .into();
     link_all(&mut nodes);
-    let mut process = Process::start(&server.url());
+    let mut process = Process::start(&server.url("dl:d"));
     let id = process.id();
     process.wait("linked");
     process.wait("linked");
@@ -154,7 +154,7 @@ fn a_node_that_is_killed_leaves_and_its_number_is_used_again() {
         assert!(matches!(cause, Lost::Silence | Lost::Left), "{cause:?}");
         left(node, id);
     }
-    let mut config = config(&server.url(), "another");
+    let mut config = config(&server.url("dl:d"), "another");
     config.wanted = Some(id);
     let other = Node::join(config);
     assert_eq!(other.id(), id);
@@ -178,11 +178,11 @@ fn a_node_that_is_killed_leaves_and_its_number_is_used_again() {
 /// A node that stood still is expelled, and knows it when it wakes.
 #[test]
 fn a_node_that_stands_still_is_expelled() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let mut node = Node::join(watching(&server, "a"));
-    let process = Process::start(&server.url());
+    let process = Process::start(&server.url("dl:d"));
     let id = process.id();
     process.wait("linked");
     node.linked_to(id);
@@ -195,11 +195,11 @@ fn a_node_that_stands_still_is_expelled() {
 
 #[test]
 fn a_node_that_leaves_is_seen_at_once() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let mut nodes: Vec<_> = ["a", "b", "c"]
-        .map(|name| Node::join(config(&server.url(), name)))
+        .map(|name| Node::join(config(&server.url("dl:d"), name)))
         .into();
     link_all(&mut nodes);
     let gone = nodes.remove(1);
@@ -211,18 +211,18 @@ fn a_node_that_leaves_is_seen_at_once() {
         assert!(matches!(cause, Lost::Closed | Lost::Left), "{cause:?}");
         left(node, id);
     }
-    let again = Node::join(config(&server.url(), "d"));
+    let again = Node::join(config(&server.url("dl:d"), "d"));
     assert_eq!(again.id(), id, "the lowest that is free");
 }
 
 /// Who writes over an entry, or ends it, expels the node; it joins again as another one.
 #[test]
 fn an_entry_that_is_gone_expels() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let mut nodes: Vec<_> = ["a", "b"]
-        .map(|name| Node::join(config(&server.url(), name)))
+        .map(|name| Node::join(config(&server.url("dl:d"), name)))
         .into();
     link_all(&mut nodes);
     let (a, b) = (nodes[0].id(), nodes[1].id());
@@ -233,12 +233,12 @@ fn an_entry_that_is_gone_expels() {
     left(&mut nodes[0], b);
     crate::strangers::end_key(&server, &format!("$KV.dl-nodes.{a}"));
     assert_eq!(expelled(&mut nodes[0]), Expelled::Ended);
-    let again = Node::join(config(&server.url(), "a"));
+    let again = Node::join(config(&server.url("dl:d"), "a"));
     assert_eq!(again.id(), a);
     assert_ne!(again.bus.member().incarnation, incarnation);
     let wanted = Config {
         wanted: Some(b),
-        ..config(&server.url(), "c")
+        ..config(&server.url("dl:d"), "c")
     };
     let other = Node::join(wanted);
     assert_ne!(
@@ -251,16 +251,19 @@ fn an_entry_that_is_gone_expels() {
 /// Without a server, a node does not stay a member by its own judgement.
 #[test]
 fn a_node_without_a_server_is_expelled() {
-    let Some(mut server) = Server::start() else {
+    let Some(mut server) = Server::start(Sync::Default) else {
         return;
     };
-    let mut short = config(&server.url(), "a");
+    let mut short = config(&server.url("dl:d"), "a");
     short.timing.ttl = Duration::from_secs(3);
-    let mut nodes = vec![Node::join(short), Node::join(config(&server.url(), "b"))];
+    let mut nodes = vec![
+        Node::join(short),
+        Node::join(config(&server.url("dl:d"), "b")),
+    ];
     link_all(&mut nodes);
     server.kill();
     assert_eq!(expelled(&mut nodes[0]), Expelled::Silent);
-    assert!(server.run(), "it starts");
+    server.run();
     let id = nodes[0].id();
     left(&mut nodes[1], id);
 }
@@ -268,10 +271,10 @@ fn a_node_without_a_server_is_expelled() {
 /// 20 at once: each has a number of its own.
 #[test]
 fn nodes_that_join_at_once_have_different_numbers() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
-    let url = server.url();
+    let url = server.url("dl:d");
     let joining: Vec<_> = (0..20)
         .map(|at| {
             let url = url.clone();
@@ -305,10 +308,10 @@ fn members_outlive_an_election() {
         config.urls = urls;
         Node::join(config)
     };
-    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    let urls: Vec<_> = servers.iter().map(|server| server.url("dl:d")).collect();
     let mut nodes = vec![join("a", urls.clone()), join("b", urls)];
     link_all(&mut nodes);
-    let leader = crate::strangers::leader(&servers[0], "KV_dl-nodes");
+    let leader = servers[0].leader("KV_dl-nodes").expect("a leader");
     let leader: usize = leader[1..].parse().expect("a number");
     servers[leader].kill();
     // Longer than an election; a link may be lost with the connection, but no member.
@@ -335,32 +338,32 @@ fn members_outlive_an_election() {
 
 #[test]
 fn a_bucket_of_others_is_refused() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let other = r#"{"name":"KV_dl-nodes","subjects":["$KV.dl-nodes.>"],"storage":"file"}"#;
     let made = crate::strangers::ask(&server, "$JS.API.STREAM.CREATE.KV_dl-nodes", other);
     assert!(!made.contains("error"), "{made}");
-    let refused = Bus::join(config(&server.url(), "a"), |_| ()).expect_err("refused");
+    let refused = Bus::join(config(&server.url("dl:d"), "a"), |_| ()).expect_err("refused");
     assert!(matches!(refused, JoinError::Bucket { .. }), "{refused}");
-    let short = Config::new(&server.url(), &SECRET[..15], Default::default());
+    let short = Config::new(&server.url("dl:d"), &SECRET[..15], Default::default());
     let refused = Bus::join(short, |_| ()).expect_err("refused");
     assert!(matches!(refused, JoinError::Config(_)), "{refused}");
 }
 
 #[test]
 fn a_server_that_is_not_there_is_waited_for() {
-    let Some(mut server) = Server::start() else {
+    let Some(mut server) = Server::start(Sync::Default) else {
         return;
     };
     server.kill();
-    let mut impatient = config(&server.url(), "a");
+    let mut impatient = config(&server.url("dl:d"), "a");
     impatient.patience = Duration::from_millis(100);
     let refused = Bus::join(impatient, |_| ()).expect_err("refused");
     assert!(matches!(refused, JoinError::Connect(_)), "{refused}");
-    let patient = config(&server.url(), "a");
+    let patient = config(&server.url("dl:d"), "a");
     let joining = std::thread::spawn(|| Node::join(patient));
     std::thread::sleep(Duration::from_secs(1));
-    assert!(server.run(), "it starts");
+    server.run();
     assert_eq!(joining.join().expect("joined").id().get(), 1);
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::{Buf as _, BufMut as _, Bytes};
 use dunlin_bus::{About, Batch, Bus, Config, Event, Incarnation, LinkId, NodeId, Peer};
 
-use crate::servers::WAIT;
+use crate::server::WAIT;
 
 pub(crate) const SECRET: &[u8] = b"a secret of sixteen";
 

@@ -12,14 +12,14 @@ use futures_util::StreamExt as _;
 use tokio::runtime::Runtime;
 
 use crate::node::{Node, config, link_all};
-use crate::servers::{Server, WAIT};
+use crate::server::{Server, Sync, WAIT};
 
 fn client(server: &Server) -> (Runtime, Client) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.expect("a runtime");
-    let urls = [server.url()];
+    let urls = [server.url("dl:d")];
     let servers = Servers {
         urls: &urls,
         tls_ca: None,
@@ -56,18 +56,11 @@ pub(crate) fn end_key(server: &Server, key: &str) {
     assert!(to_string(&answer.payload).contains("\"seq\""));
 }
 
-/// Name of the server that leads a stream.
-pub(crate) fn leader(server: &Server, stream: &str) -> String {
-    let answer = ask(server, &format!("$JS.API.STREAM.INFO.{stream}"), "");
-    let (_, rest) = answer.split_once("\"leader\":\"").expect("a leader");
-    rest.split_once('"').expect("a name").0.to_owned()
-}
-
 /// All that is sent is recorded and sent again, whole and altered, and random bytes besides:
 /// links live, and every batch comes once.
 #[test]
 fn bytes_of_strangers_have_no_effect() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let (runtime, client) = client(&server);
@@ -77,7 +70,7 @@ fn bytes_of_strangers_have_no_effect() {
         .expect("subscribed");
     runtime.block_on(client.flush()).expect("flushed");
     let mut nodes: Vec<_> = ["a", "b"]
-        .map(|name| Node::join(config(&server.url(), name)))
+        .map(|name| Node::join(config(&server.url("dl:d"), name)))
         .into();
     link_all(&mut nodes);
     let (a, b) = (nodes[0].id(), nodes[1].id());
@@ -142,11 +135,11 @@ fn bytes_of_strangers_have_no_effect() {
 
 #[test]
 fn a_node_with_another_secret_is_no_member() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
-    let mut node = Node::join(config(&server.url(), "a"));
-    let mut config = config(&server.url(), "b");
+    let mut node = Node::join(config(&server.url("dl:d"), "a"));
+    let mut config = config(&server.url("dl:d"), "b");
     config.secret = b"another secret of it".to_vec();
     let mut other = Node::join(config);
     assert_ne!(other.id(), node.id(), "both have a number");
@@ -165,12 +158,12 @@ fn a_node_with_another_secret_is_no_member() {
 /// One cluster a prefix, also with the same secret.
 #[test]
 fn another_prefix_is_another_cluster() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let mut nodes = Vec::new();
     for (name, prefix) in [("a", "one"), ("b", "one"), ("c", "two"), ("d", "two")] {
-        let mut config = config(&server.url(), name);
+        let mut config = config(&server.url("dl:d"), name);
         config.prefix = prefix.to_owned();
         nodes.push(Node::join(config));
     }

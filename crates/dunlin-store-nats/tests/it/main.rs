@@ -6,6 +6,7 @@ mod lease;
 mod opening;
 mod owners;
 mod replicas;
+mod server;
 mod silence;
 mod standby;
 mod support;

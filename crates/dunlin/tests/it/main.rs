@@ -34,7 +34,7 @@ mod nats;
 mod nats_rounds;
 #[cfg(feature = "cluster")]
 #[expect(dead_code, reason = "the store's own tests use more of it")]
-#[path = "../../../dunlin-store-nats/tests/it/support.rs"]
+#[path = "../../../dunlin-store-nats/tests/it/server.rs"]
 mod nats_server;
 mod pipelined;
 mod policies;
