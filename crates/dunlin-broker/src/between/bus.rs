@@ -166,7 +166,10 @@ fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparat
     publish.refused = publish.refused.or(answer.refused);
     if answer.waits {
         let rest = publish.rest_mut();
-        rest.participants.push(from);
+        // It may prepare another part of the same.
+        if !rest.participants.contains(&from) {
+            rest.participants.push(from);
+        }
         rest.work.ops.extend(answer.ops);
     }
     for message in &answer.dead {
