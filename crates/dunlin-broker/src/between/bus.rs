@@ -10,7 +10,7 @@ use crate::io::{
     BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 use crate::messages::{loans, publish, settle, shared};
-use crate::owners::Owners;
+use crate::owners::{Owners, note_unasked};
 use crate::owners::pending::{Pending, PendingBinding};
 use crate::queues::{dispatch, nodes};
 use crate::sessions::groups;
@@ -75,7 +75,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
         BusMessage::Settled { token, committed } => match own.commits.take_prepared(from, token) {
             Some(work) => settle::settle_work(own, work, committed),
-            None => own.note_unasked(),
+            None => note_unasked(own),
         },
         BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),
         BusMessage::PassedOn(PassedOn(passed)) => shared::handle_passed_on(own, from, *passed),
@@ -126,7 +126,7 @@ fn handle_noted(own: &mut Owners, token: u64) {
             own.outbox.note_missing();
             own.commits.wait(token, other);
         }
-        None => own.note_unasked(),
+        None => note_unasked(own),
     }
 }
 
@@ -134,7 +134,7 @@ fn handle_noted(own: &mut Owners, token: u64) {
 fn is_asked(own: &mut Owners, from: ShardId, token: u64) -> bool {
     let is_asked = own.members.answer(from, token);
     if !is_asked {
-        own.note_unasked();
+        note_unasked(own);
     }
     is_asked
 }
@@ -148,7 +148,7 @@ fn handle_received(own: &mut Owners, from: ShardId, token: u64) {
 
 fn count_answer(own: &mut Owners, token: u64) {
     let Some(publish) = own.commits.publish_mut(token) else {
-        return own.note_unasked();
+        return note_unasked(own);
     };
     publish.preparing = publish.preparing.saturating_sub(1);
     settle::advance(own, token);
@@ -160,7 +160,7 @@ fn handle_prepared(own: &mut Owners, from: ShardId, token: u64, answer: Preparat
         return;
     }
     let Some(mut publish) = own.commits.take_publish(token) else {
-        return own.note_unasked();
+        return note_unasked(own);
     };
     publish.preparing = publish.preparing.saturating_sub(1);
     publish.refused = publish.refused.or(answer.refused);

@@ -22,7 +22,7 @@ use crate::mqtt::conn::{Claiming, MqttConn, PendingConnect, Phase};
 use crate::mqtt::fault::Fault;
 use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{accept, ending, lifetime};
-use crate::owners::Owners;
+use crate::owners::{Owners, note_unasked};
 use crate::owners::common::Identity;
 use crate::owners::elsewhere::{Claimant, Elsewhere, Free, Place};
 use crate::owners::pending::{FrontPending, Pending};
@@ -114,7 +114,7 @@ fn take_claim(own: &mut Owners, token: u64) -> Option<ConnId> {
             None
         }
         None => {
-            own.note_unasked();
+            note_unasked(own);
             None
         }
     }
@@ -161,7 +161,7 @@ fn handle_evict(own: &mut Owners, token: u64, client_id: &Text) {
 fn handle_left(own: &mut Owners, from: ShardId, token: u64, client_id: &Text) {
     let entry = own.sessions.elsewhere(client_id);
     if entry.is_none_or(|entry| (entry.shard, entry.token) != (from, token)) {
-        return own.note_unasked();
+        return note_unasked(own);
     }
     let ended = own.sessions.remove_elsewhere(client_id);
     for claimant in ended.into_iter().flat_map(|ended| ended.waiting) {

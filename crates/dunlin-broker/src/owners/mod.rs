@@ -140,19 +140,19 @@ pub(crate) struct Owners {
 /// Time until what the store refused is asked for again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Another shard answers what this one has not asked. At an edge that is an answer to the
+/// one that had its number before; everywhere else it is a bug, and counted.
+pub(crate) fn note_unasked(own: &Owners) {
+    if !own.members.is_edge() {
+        own.outbox.note_missing();
+    }
+}
+
 impl Owners {
     /// Asks again, after a while, for what the protocol cannot go on without.
     pub(crate) fn retry_later(&mut self, pending: Pending) {
         if self.commits.keep_refused(pending) {
             self.timers.set(self.now + RETRY_AFTER, Timer::Retry);
-        }
-    }
-
-    /// Another shard answers what this one has not asked. At an edge that is an answer to
-    /// the one that had its number before; everywhere else it is a bug, and counted.
-    pub(crate) fn note_unasked(&self) {
-        if !self.members.is_edge() {
-            self.outbox.note_missing();
         }
     }
 
