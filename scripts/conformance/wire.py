@@ -254,8 +254,10 @@ def parse(first: int, body: bytes, size: int, version: int) -> Packet:
 class Peer:
     """A connection to the broker under test."""
 
-    def __init__(self, port: int, version: int = 5, packet_max: int = 0) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)
+    def __init__(
+        self, port: int, version: int = 5, packet_max: int = 0, host: str = "127.0.0.1"
+    ) -> None:
+        self.socket = socket.create_connection((host, port), timeout=SECONDS_MAX)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.version = version
         # Maximum Packet Size that this side announced; every packet is held to it.

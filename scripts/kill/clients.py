@@ -45,20 +45,32 @@ class Client:
     def _run(self) -> None:
         while not self.done():
             try:
-                with Peer(self.port) as peer:
-                    props = ((SESSION_EXPIRY, SESSION_SECONDS), (RECEIVE_MAX, 1000))
-                    peer.send(connect(self.name, clean=False, props=props))
-                    connack = peer.expect(CONNACK)
-                    assert connack.reason == 0, f"CONNACK {connack.reason:#04x}"
-                    self.sessions_lost += self.had_session and not connack.session_present
-                    self.had_session = True
+                with self.reach() as peer:
+                    self.greet(peer)
                     self.talk(peer)
             except (Closed, OSError, TimeoutError):
-                time.sleep(RETRY_SECONDS)
+                self.part()
             except AssertionError as error:
                 # A packet that should not be: not the kill's doing.
                 self.error = f"{self.name}: {error}"
                 return
+
+    def reach(self) -> Peer:
+        """A connection on which nothing was said yet."""
+        return Peer(self.port)
+
+    def greet(self, peer: Peer) -> None:
+        """CONNECT and CONNACK."""
+        props = ((SESSION_EXPIRY, SESSION_SECONDS), (RECEIVE_MAX, 1000))
+        peer.send(connect(self.name, clean=False, props=props))
+        connack = peer.expect(CONNACK)
+        assert connack.reason == 0, f"CONNACK {connack.reason:#04x}"
+        self.sessions_lost += self.had_session and not connack.session_present
+        self.had_session = True
+
+    def part(self) -> None:
+        """The connection ended, or could not be made."""
+        time.sleep(RETRY_SECONDS)
 
     def done(self) -> bool:
         return self.stopping.is_set()
