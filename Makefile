@@ -9,7 +9,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
-	attack innocent soak cluster supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
+	attack innocent soak cluster cluster-test supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report deb deb-test container \
 	container-test helm-test page-test publish-check sink-test
 
@@ -61,6 +61,7 @@ define product
 	$(CARGO) test --quiet --package dunlin-sim --no-default-features --features mqtt
 	$(CARGO) test --quiet --package dunlin-sim --no-default-features --features amqp
 	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/cluster/kills.sh --short
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/soak/run.sh --short
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh
@@ -103,6 +104,10 @@ check: ## the gate without third-party programs: cargo xtask ci
 cluster: setup ## three nodes of Dunlin and of NATS on this machine, to try
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/cluster/up.sh $(ARGS)
+
+cluster-test: setup ## kills of a cluster, 100 rounds of each of eight kinds: hours (ROUNDS=5: minutes)
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" scripts/cluster/kills.sh --rounds $(or $(ROUNDS),100) $(ARGS)
 
 setup: ## install what the tests need and is missing
 	scripts/setup-test.sh
