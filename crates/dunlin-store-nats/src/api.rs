@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::limits::{ANSWER_WAIT, READ_BYTES_MAX, READ_RECORDS_MAX};
+use crate::limits::{ANSWER_WAIT, LEADER_WAIT, READ_BYTES_MAX, READ_RECORDS_MAX};
 
 /// No such stream.
 const NOT_FOUND: u64 = 10_059;
@@ -159,6 +159,12 @@ impl Api {
     pub(crate) async fn info(&self) -> Result<StreamInfo, AskError> {
         let answer = self.ask("INFO", &Value::Null).await?;
         Ok(StreamInfo::new(&answer))
+    }
+
+    /// The same of a stream that may have no leader at the moment: it is to be asked again.
+    pub(crate) async fn info_soon(&self) -> Result<StreamInfo, AskError> {
+        let answer = timeout(LEADER_WAIT, self.info()).await;
+        answer.unwrap_or_else(|_| Err(AskError::Silent("no leader answers".to_owned())))
     }
 
     pub(crate) async fn create(

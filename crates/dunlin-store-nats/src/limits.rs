@@ -45,6 +45,9 @@ pub const ACK_WAIT: Duration = Duration::from_secs(5);
 /// How long an answer of the server to any question is waited for.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
+/// The same where the stream may have no leader at the moment, so that the question is lost.
+pub const LEADER_WAIT: Duration = Duration::from_secs(1);
+
 /// How often an owner that writes nothing looks whether its stream is still its own.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 

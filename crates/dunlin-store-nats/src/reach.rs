@@ -98,7 +98,7 @@ pub(crate) async fn stream(
     copy: &Copy,
     owner: u64,
 ) -> Result<StreamInfo, OpenError> {
-    match insist(config.patience, || api.info()).await {
+    match insist(config.patience, || api.info_soon()).await {
         Err(error) if error.is_not_found() => {}
         answer => return answer.map_err(|error| refused(&error)),
     }

@@ -102,7 +102,7 @@ pub(crate) async fn take_over(
             changed.map_err(|error| refused(&error))?;
         }
         let claimed = insist(config.patience, || claim(api, &subject, epoch, 0, owner)).await;
-        let seen = insist(config.patience, || api.info()).await;
+        let seen = insist(config.patience, || api.info_soon()).await;
         let seen = seen.map_err(|error| refused(&error))?;
         match claimed {
             Ok(claim) if seen.subject() == Some(&subject) => {

@@ -52,7 +52,7 @@ impl Log {
     }
 
     async fn try_settle(&mut self) -> Result<(), NotYet> {
-        let info = self.api.info().await?;
+        let info = self.api.info_soon().await?;
         if info.is_before(&self.subject) {
             let why = "the stream's leader does not know of its last change";
             return Err(NotYet::Later(why.to_owned()));
