@@ -1,11 +1,13 @@
 //! `[cluster]`: one broker on several machines, which keep what is durable in one log in
 //! NATS and carry for each other what their clients publish.
 
+use core::time::Duration;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::Wrong;
+use super::units::Span;
 
 /// Shards of one node: shard numbers of a node begin at its number times this.
 pub const SHARDS_MAX: u16 = 64;
@@ -17,8 +19,15 @@ pub const CROSSING_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Longest `name`.
 const NAME_BYTES_MAX: usize = 255;
 
+/// Shortest `link_silence`: two heartbeats.
+const LINK_SILENCE_MIN: Duration = Duration::from_secs(1);
+
+/// Longest `link_silence`: a node that renews its entry no more is no member after 12 s, which
+/// ends its links in any case.
+const LINK_SILENCE_MAX: Duration = Duration::from_secs(10);
+
 /// `[cluster]`: see the head of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Cluster {
@@ -26,6 +35,18 @@ pub struct Cluster {
     pub secret_file: Option<PathBuf>,
     /// What people call this node; empty: the name of the machine.
     pub name: String,
+    /// How long a link to another node may be silent before it is lost.
+    pub link_silence: Span,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            secret_file: None,
+            name: String::new(),
+            link_silence: Span::millis(2500),
+        }
+    }
 }
 
 impl Cluster {
@@ -41,6 +62,10 @@ impl Cluster {
         if self.name.len() > NAME_BYTES_MAX {
             let why = format!("has more than {NAME_BYTES_MAX} bytes");
             return Err(("name", why));
+        }
+        if !(LINK_SILENCE_MIN..=LINK_SILENCE_MAX).contains(&self.link_silence.0) {
+            let why = format!("{} is not between 1s and 10s", self.link_silence);
+            return Err(("link_silence", why));
         }
         if self.is_used() && !has_log {
             let why = "the nodes of a cluster share a store in NATS: name it by \
@@ -59,5 +84,26 @@ impl Cluster {
             return Err(("secret_file", why));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_of_links_has_limits() {
+        for (millis, is_good) in [(999, false), (1000, true), (10_000, true), (10_001, false)] {
+            let cluster = Cluster {
+                link_silence: Span::millis(millis),
+                ..Cluster::default()
+            };
+            let found = cluster.check(false, 1, 1);
+            match is_good {
+                true => assert_eq!(found, Ok(()), "{millis}"),
+                false => assert_eq!(found.expect_err("refused").0, "link_silence", "{millis}"),
+            }
+        }
+        assert_eq!(Cluster::default().check(false, 1, 1), Ok(()));
     }
 }

@@ -228,14 +228,18 @@ pub(crate) fn net(config: &Config) -> NetLimits {
 pub(crate) fn bus(config: &Config, secret: &[u8], about: dunlin_bus::About) -> dunlin_bus::Config {
     let nats = &config.store.nats;
     let first = nats.urls.first().map_or("", String::as_str);
-    dunlin_bus::Config {
+    let mut settings = dunlin_bus::Config {
         urls: nats.urls.clone(),
         tls_ca: nats.ca.clone(),
         patience: nats.patience.0,
         prefix: nats.prefix.clone(),
         replicas: nats.replicas,
         ..dunlin_bus::Config::new(first, secret, about)
-    }
+    };
+    let timing = &mut settings.timing;
+    // A link that is silent for so long is lost a heartbeat later.
+    timing.silence = config.cluster.link_silence.0.saturating_sub(timing.heartbeat);
+    settings
 }
 
 /// Settings of a log in NATS; `None` when there is none. One log has the operations of all
@@ -270,4 +274,22 @@ pub(crate) fn store(config: &Config) -> Option<StoreConfig> {
         commit_window: config.store.commit_window.0,
         ..StoreConfig::default()
     })
+}
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::config::units::Span;
+
+    #[test]
+    fn a_link_is_lost_after_the_silence_that_is_configured() {
+        let mut config = Config::default();
+        let timing = |config: &Config| bus(config, b"secret", dunlin_bus::About::default()).timing;
+        assert_eq!(timing(&config), dunlin_bus::Timing::default());
+        config.cluster.link_silence = Span::secs(8);
+        let timing = timing(&config);
+        assert_eq!(timing.silence + timing.heartbeat, Duration::from_secs(8));
+    }
 }

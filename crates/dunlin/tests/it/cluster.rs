@@ -39,11 +39,11 @@ impl Cluster {
         self.node_with(name, shards, &self.secret)
     }
 
-    /// With a lease that is not lost by a machine that is slow for a moment.
+    /// With a lease and links that are not lost by a machine that is slow for a moment.
     fn node_with(&self, name: &str, shards: u16, secret: &std::path::Path) -> Broker {
         let store = format!(
-            "urls = ['{}']\nsystem_urls = ['{}']\nreplicas = 1\nlease = '9s'\n[cluster]\nname = '{name}'\n\
-             secret_file = '{}'\n",
+            "urls = ['{}']\nsystem_urls = ['{}']\nreplicas = 1\nlease = '9s'\n\
+             [cluster]\nname = '{name}'\nlink_silence = '8s'\nsecret_file = '{}'\n",
             self.server.url("dl:d"),
             self.server.url("sys:s"),
             secret.display(),
