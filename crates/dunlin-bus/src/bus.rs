@@ -166,6 +166,7 @@ async fn begin(config: &Config, shared: Shared) -> Result<(Driver, Arc<Member>),
         own: Arc::new(Own {
             node: member.node,
             incarnation,
+            encoding: member.about.encoding,
             authority,
             timing: config.timing,
             wake: Arc::new(move || wakes.notify_one()),

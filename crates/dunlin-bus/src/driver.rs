@@ -98,7 +98,7 @@ enum Turn {
 
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Self {
-        let roster = Roster::new(parts.own.node);
+        let roster = Roster::new(parts.own.node, parts.own.encoding);
         Self {
             parts,
             begun: Clock::now(),
@@ -331,6 +331,11 @@ impl Driver {
                 left_out,
                 "dropped what another node says, which has not the secret of this cluster"
             ),
+            Dropped::Encoding => tracing::error!(
+                left_out,
+                "another node is of a release that this one does not understand, or that does \
+                 not understand this one: they have no link"
+            ),
             Dropped::Version => tracing::warn!(
                 what,
                 left_out,
@@ -378,6 +383,7 @@ impl Driver {
                 Change::NoMember(_, why) => {
                     let cause = match why {
                         NoMember::Secret => Dropped::Secret,
+                        NoMember::Encoding => Dropped::Encoding,
                         NoMember::Unreadable => Dropped::Garbage,
                     };
                     self.drop_message(now, cause, true);

@@ -15,7 +15,7 @@ use crate::error::{Expelled, JoinError};
 use crate::ids::{Incarnation, NodeId};
 use crate::kv::{AskError, Bucket, Item};
 use crate::limits::{ASK_AGAIN, JOIN_TRIES_MAX, LOOK_LEAST, RECONNECT_AFTER, RENEW_EVERY};
-use crate::member::Member;
+use crate::member::{Encoding, Member};
 use crate::roster::{Listed, Listing};
 
 /// What the task is to do besides.
@@ -63,6 +63,15 @@ fn free(items: &[Item]) -> Vec<NodeId> {
     NodeId::all().filter(|node| !used.contains(node)).collect()
 }
 
+/// A member that a node with this encoding does not understand, or that does not understand it.
+fn misfit(items: &[Item], own: Encoding, authority: &Authority) -> Option<Member> {
+    let mut members = items.iter().filter_map(|item| {
+        let (node, value) = (node_of(&item.key)?, item.value.as_ref()?);
+        Member::decode(node, value, authority).ok()
+    });
+    members.find(|member| !own.fits(member.about.encoding))
+}
+
 /// Whether a value is of this membership.
 fn is_own(item: &Item, value: &Bytes) -> bool {
     item.value.as_ref() == Some(value)
@@ -88,6 +97,10 @@ impl Entry {
                 }
                 Err(error) => return Err(JoinError::Server(error.to_string())),
             };
+            let ours = config.about.encoding;
+            if let Some(member) = misfit(&items, ours, authority) {
+                return Err(JoinError::encoding(member, ours));
+            }
             let free = free(&items);
             let wanted = config.wanted.filter(|node| free.contains(node));
             let at = random.below(free.len() as u64);
@@ -259,6 +272,63 @@ impl Entry {
                 },
                 _ => return,
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::member::About;
+
+    #[test]
+    fn a_member_of_a_release_that_is_not_understood_is_found() {
+        let authority = Authority::new(b"a secret of sixteen", "dl");
+        let stranger = Authority::new(b"another secret of it", "dl");
+        let item = |node: u16, encoding, by: &Authority| {
+            let member = Member {
+                node: NodeId::new(node).expect("a number"),
+                incarnation: Incarnation(7),
+                about: About {
+                    name: format!("node-{node}"),
+                    version: "0.9.0".to_owned(),
+                    encoding,
+                    ..About::default()
+                },
+            };
+            Item {
+                key: node.to_string(),
+                revision: 1,
+                value: Some(Bytes::from(member.encode(by))),
+            }
+        };
+        let of = |version, least, oldest| Encoding {
+            version,
+            least,
+            oldest,
+        };
+        let (own, next, later) = (of(2, 2, 1), of(3, 2, 2), of(5, 5, 4));
+        let ended = Item {
+            value: None,
+            ..item(4, later, &authority)
+        };
+        let mut items = vec![
+            item(1, own, &authority),
+            item(2, next, &authority),
+            item(3, later, &stranger),
+            ended,
+        ];
+        assert_eq!(misfit(&items, own, &authority), None);
+        items.push(item(5, later, &authority));
+        let found = misfit(&items, own, &authority).expect("one that does not fit");
+        let text = JoinError::encoding(found, own).to_string();
+        for part in [
+            "node 5",
+            "node-5, release 0.9.0",
+            "writes version 5",
+            "reads 1 to 2",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use dunlin_store_nats::{ConnectError, ServerVersion};
 
+use crate::ids::NodeId;
 use crate::limits::{NODES_MAX, PAYLOAD_LEAST};
+use crate::member::{Encoding, Member};
 
 /// Why a node cannot join.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,25 @@ pub enum JoinError {
         /// What is wrong with it.
         why: String,
     },
+    /// A node is a member that does not understand this one, or the other way round.
+    #[error(
+        "node {node} of the cluster ({name}, release {release}) writes version {} of what nodes \
+         say and reads {} to {}; this release writes {} and reads {} to {}: stop that node, or \
+         upgrade by a release that understands both",
+        theirs.version, theirs.oldest, theirs.version, ours.version, ours.oldest, ours.version
+    )]
+    Encoding {
+        /// Its number.
+        node: NodeId,
+        /// Its name.
+        name: String,
+        /// Version of its program.
+        release: String,
+        /// What it says of the encoding.
+        theirs: Encoding,
+        /// What this node says.
+        ours: Encoding,
+    },
     /// All numbers are taken.
     #[error("the cluster has {NODES_MAX} nodes: no number is free")]
     Full,
@@ -43,6 +64,19 @@ pub enum JoinError {
     /// The system has no thread or no randomness left.
     #[error("the thread of the bus cannot be started: {0}")]
     Thread(String),
+}
+
+impl JoinError {
+    /// This member and a node with `ours` do not understand each other.
+    pub(crate) fn encoding(member: Member, ours: Encoding) -> Self {
+        Self::Encoding {
+            node: member.node,
+            name: member.about.name,
+            release: member.about.version,
+            theirs: member.about.encoding,
+            ours,
+        }
+    }
 }
 
 /// Why a node is no member any more. It may join again.

@@ -84,7 +84,7 @@ pub use config::{Config, Timing};
 pub use error::{Expelled, JoinError};
 pub use flow::SendError;
 pub use ids::{Incarnation, NodeId};
-pub use member::{About, Member};
+pub use member::{About, Encoding, Member};
 pub use metrics::{BusMetrics, BusTotals, ROUND_TRIP_MICROS};
 pub use peer::{Batch, Event, LinkId, Peer};
 pub use wire::Dropped;

@@ -24,6 +24,7 @@ use crate::config::Timing;
 use crate::flow::{Flow, Wake};
 use crate::ids::{Incarnation, NodeId};
 use crate::limits::{CONFIRM_WAIT, GREETINGS_MAX, HELLO_EVERY, RELINK_AFTER};
+use crate::member::Encoding;
 use crate::session::{Heard, NotHeard, Session};
 use crate::wire::{Dropped, Greeting, Kind, Packet, Sealed};
 
@@ -34,6 +35,7 @@ pub(crate) type Draw = Box<dyn FnMut() -> Option<Nonce> + Send>;
 pub(crate) struct Own {
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
+    pub(crate) encoding: Encoding,
     pub(crate) authority: Authority,
     pub(crate) timing: Timing,
     pub(crate) wake: Wake,

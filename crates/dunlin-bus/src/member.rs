@@ -7,6 +7,35 @@ use crate::authority::Authority;
 use crate::ids::{Incarnation, NodeId};
 use crate::limits::{ADDRESS_BYTES_MAX, ADDRESSES_MAX, ENTRY_BYTES_MAX, NAME_BYTES_MAX};
 
+/// Versions of the encoding of what batches carry. This crate compares them and knows nothing
+/// else of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Encoding {
+    /// What the node writes.
+    #[serde(rename = "encoding")]
+    pub version: u16,
+    /// The lowest version whose readers understand that.
+    #[serde(rename = "encoding_least", default)]
+    pub least: u16,
+    /// The oldest version that the node reads.
+    #[serde(rename = "encoding_oldest", default)]
+    pub oldest: u16,
+}
+
+impl Encoding {
+    /// Whether a node with this one reads what a node with the other one writes.
+    #[must_use]
+    pub const fn reads(self, other: Self) -> bool {
+        other.version >= self.oldest && other.least <= self.version
+    }
+
+    /// Whether each of two nodes reads what the other one writes.
+    #[must_use]
+    pub const fn fits(self, other: Self) -> bool {
+        self.reads(other) && other.reads(self)
+    }
+}
+
 /// What a node says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
@@ -16,8 +45,9 @@ pub struct About {
     pub shards: u16,
     /// Version of its program.
     pub version: String,
-    /// Version of the encoding of what its batches carry.
-    pub encoding: u16,
+    /// How what its batches carry is encoded.
+    #[serde(flatten)]
+    pub encoding: Encoding,
     /// Addresses where clients reach it, as Server Reference says them.
     #[serde(default)]
     pub addresses: Vec<String>,
@@ -61,6 +91,8 @@ struct Written {
 pub(crate) enum NoMember {
     /// It is of a node with another secret, or of another number.
     Secret,
+    /// One of the two nodes does not read what the other one writes.
+    Encoding,
     Unreadable,
 }
 
@@ -138,7 +170,11 @@ mod tests {
                 name: "a\nb".to_owned(),
                 shards: 4,
                 version: "0.1.0".to_owned(),
-                encoding: 1,
+                encoding: Encoding {
+                    version: 3,
+                    least: 2,
+                    oldest: 1,
+                },
                 addresses: vec!["mqtt://a".to_owned()],
             },
         }
@@ -162,6 +198,25 @@ mod tests {
         let bytes = format!("{more}\n{}", hex(&proof));
         let found = Member::decode(member(3).node, bytes.as_bytes(), &authority);
         assert_eq!(found, Ok(member(3)));
+    }
+
+    #[test]
+    fn releases_fit_that_read_each_other() {
+        let of = |version, least, oldest| Encoding {
+            version,
+            least,
+            oldest,
+        };
+        let (first, second) = (of(1, 1, 1), of(2, 1, 1));
+        assert!(first.fits(first) && first.fits(second) && second.fits(first));
+        // It writes what the first one does not understand, and reads it.
+        let third = of(3, 3, 1);
+        assert!(third.reads(first) && !first.reads(third));
+        assert!(!third.fits(first) && !first.fits(third) && third.fits(third));
+        // It does not read the first one, which would read it.
+        let later = of(4, 1, 2);
+        assert!(!later.reads(first) && first.reads(later));
+        assert!(!later.fits(first) && !first.fits(later) && later.fits(second));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use dunlin_base::Instant;
 
 use crate::authority::Authority;
 use crate::ids::{Incarnation, NodeId};
-use crate::member::{Member, NoMember};
+use crate::member::{Encoding, Member, NoMember};
 
 /// An entry as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,7 @@ struct Known {
 /// The members but this node.
 pub(crate) struct Roster {
     own: NodeId,
+    encoding: Encoding,
     members: BTreeMap<NodeId, Known>,
     /// Revisions of entries that are none of members, so that each is reported once.
     refused: BTreeMap<NodeId, u64>,
@@ -56,9 +57,10 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    pub(crate) const fn new(own: NodeId) -> Self {
+    pub(crate) const fn new(own: NodeId, encoding: Encoding) -> Self {
         Self {
             own,
+            encoding,
             members: BTreeMap::new(),
             refused: BTreeMap::new(),
             up_to: 0,
@@ -94,7 +96,13 @@ impl Roster {
                 }
                 known => known,
             };
-            let member = match Member::decode(listed.node, value, authority) {
+            let decoded = Member::decode(listed.node, value, authority);
+            let decoded =
+                decoded.and_then(|member| match self.encoding.fits(member.about.encoding) {
+                    true => Ok(member),
+                    false => Err(NoMember::Encoding),
+                });
+            let member = match decoded {
                 Ok(member) => Arc::new(member),
                 Err(why) => {
                     let before = self.refused.insert(listed.node, listed.revision);
@@ -179,7 +187,7 @@ mod tests {
 
     #[test]
     fn members_come_and_leave() {
-        let mut roster = Roster::new(node(1));
+        let mut roster = Roster::new(node(1), Encoding::default());
         let mut update =
             |seconds, entries| shown(&roster.update(at(seconds), &listing(entries), &authority()));
         let own = listed(1, 10, 1);
@@ -202,7 +210,7 @@ mod tests {
 
     #[test]
     fn strangers_are_no_members() {
-        let mut roster = Roster::new(node(1));
+        let mut roster = Roster::new(node(1), Encoding::default());
         let stranger = Listed {
             value: Some(bytes::Bytes::from_static(b"x")),
             ..listed(2, 0, 1)
@@ -227,8 +235,32 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_does_not_understand_this_one_is_no_member() {
+        let (mut own, mut other) = (Encoding::default(), About::default());
+        own.version = 1;
+        (other.encoding.version, other.encoding.least) = (2, 2);
+        let member = Member {
+            node: node(2),
+            incarnation: Incarnation(20),
+            about: other,
+        };
+        let entry = |revision| Listed {
+            node: node(2),
+            revision,
+            value: Some(member.encode(&authority()).into()),
+        };
+        let mut roster = Roster::new(node(1), own);
+        let found = roster.update(at(0), &listing(vec![entry(1)]), &authority());
+        assert_eq!(shown(&found), ["?2 Encoding"]);
+        assert_eq!(roster.members().count(), 0);
+        let mut roster = Roster::new(node(1), member.about.encoding);
+        let found = roster.update(at(0), &listing(vec![entry(1)]), &authority());
+        assert_eq!(shown(&found), ["+2.20"]);
+    }
+
+    #[test]
     fn entries_that_are_not_renewed_become_stale() {
-        let mut roster = Roster::new(node(1));
+        let mut roster = Roster::new(node(1), Encoding::default());
         let after = Duration::from_secs(3);
         let mut update = |seconds, revision| {
             let listing = listing(vec![listed(2, 20, revision)]);

@@ -46,17 +46,20 @@ pub enum Dropped {
     Stale,
     /// It was received before.
     Repeated,
+    /// An entry of a node that this one does not understand, or that does not understand it.
+    Encoding,
 }
 
 impl Dropped {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Garbage,
         Self::Version,
         Self::Unknown,
         Self::Secret,
         Self::Stale,
         Self::Repeated,
+        Self::Encoding,
     ];
 
     /// As metrics and logs say it.
@@ -69,6 +72,7 @@ impl Dropped {
             Self::Secret => "secret",
             Self::Stale => "stale",
             Self::Repeated => "repeated",
+            Self::Encoding => "encoding",
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::config::Timing;
 use crate::flow::{Flow, Receipt, cost};
 use crate::ids::{Incarnation, NodeId};
 use crate::link::{Draw, Link, LinkEvent, Own};
+use crate::member::Encoding;
 use crate::wire::{self, Dropped};
 
 /// What happens to messages: once in so many, where 0 is never.
@@ -125,6 +126,7 @@ fn link(
     let own = Own {
         node: own,
         incarnation,
+        encoding: Encoding::default(),
         authority: Authority::new(secret, "dl"),
         timing: Timing::default(),
         wake: Arc::new(|| ()),

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use dunlin_bus::{Bus, Config, Event, Expelled, JoinError, Lost, NodeId};
+use dunlin_bus::{Bus, Config, Encoding, Event, Expelled, JoinError, Lost, NodeId};
 
 use crate::node::{Node, SECRET, config, link_all};
 use crate::server::{Server, Sync, WAIT};
@@ -213,6 +213,44 @@ fn a_node_that_leaves_is_seen_at_once() {
     }
     let again = Node::join(config(&server.url("dl:d"), "d"));
     assert_eq!(again.id(), id, "the lowest that is free");
+}
+
+/// Nodes of releases that understand each other are linked; one that does not fit is refused.
+#[test]
+fn a_node_joins_those_that_it_understands() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let of = |name: &str, version, least, oldest| {
+        let mut config = config(&server.url(), name);
+        config.about.encoding = Encoding {
+            version,
+            least,
+            oldest,
+        };
+        config
+    };
+    let mut nodes = vec![
+        Node::join(of("old", 1, 1, 1)),
+        Node::join(of("new", 2, 1, 1)),
+    ];
+    link_all(&mut nodes);
+    let ids = [nodes[0].id(), nodes[1].id()];
+    assert!(nodes[0].send(ids[1], 100) && nodes[1].send(ids[0], 100));
+    nodes[0].received_from(ids[1], 1);
+    nodes[1].received_from(ids[0], 1);
+    for (least, oldest) in [(2, 1), (2, 2)] {
+        let refused = Bus::join(of("newer", 3, least, oldest), drop);
+        let error = refused.expect_err("the old one does not fit");
+        let is_old =
+            |error: &JoinError| matches!(error, JoinError::Encoding { name, .. } if name == "old");
+        assert!(is_old(&error), "{error}");
+    }
+    // The others know of no attempt, and it works when the old one has left.
+    nodes.remove(0).bus.leave();
+    left(&mut nodes[0], ids[0]);
+    nodes.push(Node::join(of("newer", 3, 2, 2)));
+    link_all(&mut nodes);
 }
 
 /// Who writes over an entry, or ends it, expels the node; it joins again as another one.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use bytes::{Buf as _, BufMut as _, Bytes};
-use dunlin_bus::{About, Batch, Bus, Config, Event, Incarnation, LinkId, NodeId, Peer};
+use dunlin_bus::{About, Batch, Bus, Config, Encoding, Event, Incarnation, LinkId, NodeId, Peer};
 
 use crate::server::WAIT;
 
@@ -19,7 +19,11 @@ pub(crate) fn config(url: &str, name: &str) -> Config {
         name: name.to_owned(),
         shards: 2,
         version: "0.1.0".to_owned(),
-        encoding: 1,
+        encoding: Encoding {
+            version: 1,
+            least: 1,
+            oldest: 1,
+        },
         addresses: vec![format!("mqtt://{name}")],
     };
     let mut config = Config::new(url, SECRET, about);

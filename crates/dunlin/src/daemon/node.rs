@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use dunlin_broker::bus;
 use dunlin_bus::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
-use dunlin_bus::{About, Bus};
+use dunlin_bus::{About, Bus, Encoding};
 
 use super::cluster::{Nodes, Wanted};
 use super::standby::Standby;
@@ -259,7 +259,11 @@ fn enter(config: &Config, hears: &Hears) -> Result<(Arc<Nodes>, Bus), StartError
         name: name(config),
         shards: config.shard_count(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        encoding: bus::VERSION.into(),
+        encoding: Encoding {
+            version: bus::VERSION.into(),
+            least: bus::LEAST.into(),
+            oldest: bus::OLDEST.into(),
+        },
         addresses: Vec::new(),
     };
     let hears = Arc::clone(hears);

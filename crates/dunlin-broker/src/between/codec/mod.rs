@@ -71,7 +71,7 @@ pub const VERSION: u8 = 1;
 pub const OLDEST: u8 = 1;
 
 /// The lowest version whose readers can make sense of what is written.
-const LEAST: u8 = 1;
+pub const LEAST: u8 = 1;
 
 /// Set in kinds that a reader passes over if it does not know them.
 pub const MAY_SKIP: u8 = 0x80;
