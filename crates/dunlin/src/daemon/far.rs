@@ -11,6 +11,8 @@ mod alone {
     use dunlin_base::{Instant, ShardId};
     use dunlin_broker::{BusMessage, Config};
 
+    use crate::metrics::Readiness;
+
     /// Where shards stand: there are no others.
     #[derive(Debug)]
     pub(crate) struct Place;
@@ -28,7 +30,7 @@ mod alone {
             config
         }
 
-        pub(crate) const fn far(&self) -> Far {
+        pub(crate) const fn far(&self, _: &Readiness) -> Far {
             Far
         }
     }

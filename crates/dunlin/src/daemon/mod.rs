@@ -432,7 +432,7 @@ impl Daemon {
                 deadline: None,
                 paths: Paths::default(),
                 memory: Memory::default(),
-                far: place.far(),
+                far: place.far(&self.ready),
                 asked: Asked::default(),
                 refused: None,
             };

@@ -72,6 +72,7 @@ impl Node {
             begun: None,
         };
         node.stand_by()?;
+        node.show()?;
         Ok(node)
     }
 
@@ -101,10 +102,20 @@ impl Node {
     /// # Errors
     /// The node cannot go on.
     pub fn hear(&mut self, heard: Heard) -> Result<bool, StartError> {
-        match heard {
+        let is_other = match heard {
             Heard::Changed => self.adapt(),
             Heard::Free(of, free) => self.take_over(of, free),
             Heard::GivenUp(cause) => self.give_up(&cause).map(|()| true),
+        }?;
+        self.show()?;
+        Ok(is_other)
+    }
+
+    /// Where it serves nothing, that is what is seen of it.
+    fn show(&mut self) -> Result<(), StartError> {
+        match (&self.serving, &mut self.standby) {
+            (Serving::Nothing, Some(standby)) => standby.show(),
+            _ => Ok(()),
         }
     }
 
@@ -220,6 +231,9 @@ impl Node {
             return Ok(false);
         };
         let home = place.home();
+        if let Some(standby) = &mut self.standby {
+            standby.hide();
+        }
         match Daemon::edge(&self.config, &place) {
             Ok(daemon) => {
                 tracing::info!(node = here, home, "this node is an edge");

@@ -43,6 +43,12 @@ impl Outcome {
     }
 }
 
+/// Why a standby wants no clients.
+const OTHER_SERVES: &str = "this broker is a standby: another one serves clients";
+
+/// Why a node that serves nothing wants none.
+const NO_HOME: &str = "this node of the cluster is linked to no home, and waits to be it";
+
 /// A broker that waits. Dropping it ends it.
 #[derive(Debug)]
 pub struct Standby {
@@ -51,6 +57,8 @@ pub struct Standby {
     metrics: Option<standby::Server>,
     #[cfg(unix)]
     door: Option<Door>,
+    /// It is seen at the addresses of what it may serve.
+    is_shown: bool,
 }
 
 impl Standby {
@@ -60,21 +68,46 @@ impl Standby {
     /// The first thing that cannot be had.
     pub fn start(config: Config) -> Result<(Self, Outcome), StartError> {
         let (mut standby, outcome) = Self::beside(config)?;
-        let views = kept::views(standby.store.role());
-        let config = &standby.config;
-        let shown = &config.reports.metrics;
-        standby.metrics = match shown.address {
-            Some(addr) => {
-                let server = standby::Server::start(addr, shown.hosts.clone(), views.clone());
-                Some(server.map_err(|source| StartError::Metrics { addr, source })?)
-            }
-            None => None,
-        };
+        standby.show_as(OTHER_SERVES)?;
+        Ok((standby, outcome))
+    }
+
+    /// Shows that it is there, for a node that serves nothing: at the addresses at which that
+    /// shows itself.
+    ///
+    /// # Errors
+    /// One of them cannot be had.
+    pub(super) fn show(&mut self) -> Result<(), StartError> {
+        match self.is_shown {
+            true => Ok(()),
+            false => self.show_as(NO_HOME),
+        }
+    }
+
+    /// Leaves these addresses to what is about to serve.
+    pub(super) fn hide(&mut self) {
+        self.is_shown = false;
+        self.metrics = None;
         #[cfg(unix)]
         {
-            standby.door = super::door(config, std::sync::Arc::new(Refusal(views)))?;
+            self.door = None;
         }
-        Ok((standby, outcome))
+    }
+
+    fn show_as(&mut self, why: &'static str) -> Result<(), StartError> {
+        let views = kept::views(self.store.role());
+        let shown = &self.config.reports.metrics;
+        if let Some(addr) = shown.address {
+            let what = standby::Shown::new(why, shown.hosts.clone(), views.clone());
+            let server = standby::Server::start(addr, what);
+            self.metrics = Some(server.map_err(|source| StartError::Metrics { addr, source })?);
+        }
+        #[cfg(unix)]
+        {
+            self.door = super::door(&self.config, std::sync::Arc::new(Refusal(views)))?;
+        }
+        self.is_shown = true;
+        Ok(())
     }
 
     /// The same beside what serves as an edge, which is what is seen of the node.
@@ -99,6 +132,7 @@ impl Standby {
             config,
             store,
             metrics: None,
+            is_shown: false,
         };
         Ok((standby, Outcome(outcome)))
     }
@@ -112,10 +146,8 @@ impl Standby {
     }
 
     /// The same as the home of a cluster.
-    pub(super) fn serve_at(self, place: &Place) -> Result<Daemon, StartError> {
-        drop(self.metrics);
-        #[cfg(unix)]
-        drop(self.door);
+    pub(super) fn serve_at(mut self, place: &Place) -> Result<Daemon, StartError> {
+        self.hide();
         Daemon::serve(self.config, Source::Standby(self.store), place)
     }
 

@@ -1,7 +1,8 @@
 //! Whether clients should come here, for load balancers: not while the broker is
-//! being stopped, and not while its store fails.
+//! being stopped, not while its store fails, and not before the shards of an edge have heard
+//! what the others have.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use dunlin_store_redb::StoreMetrics;
@@ -11,6 +12,8 @@ use dunlin_store_redb::StoreMetrics;
 pub(crate) struct Readiness {
     draining: AtomicBool,
     store: Option<Arc<StoreMetrics>>,
+    /// Shards of an edge that have not heard everything that they have to know.
+    unheard: AtomicUsize,
 }
 
 impl Readiness {
@@ -18,7 +21,20 @@ impl Readiness {
         Self {
             draining: AtomicBool::new(false),
             store,
+            unheard: AtomicUsize::new(0),
         }
+    }
+
+    /// A shard here serves when it has heard what the others have.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn wait_for_shard(&self) {
+        self.unheard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It has.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn shard_serves(&self) {
+        self.unheard.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// No more clients are wanted.
@@ -31,6 +47,9 @@ impl Readiness {
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.draining.load(Ordering::Relaxed) {
             return Err("the broker is being stopped");
+        }
+        if self.unheard.load(Ordering::Relaxed) > 0 {
+            return Err("this edge of the cluster has not heard yet what the other nodes have");
         }
         if self.store.as_ref().is_some_and(|store| store.is_failing()) {
             return Err("the store fails: the last commit was refused");
@@ -49,5 +68,17 @@ mod tests {
         assert_eq!(ready.check(), Ok(()));
         ready.drain();
         assert!(ready.check().is_err());
+    }
+
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn an_edge_wants_clients_when_all_its_shards_serve() {
+        let ready = Readiness::new(None);
+        ready.wait_for_shard();
+        ready.wait_for_shard();
+        ready.shard_serves();
+        assert!(ready.check().expect_err("one is left").contains("edge"));
+        ready.shard_serves();
+        assert_eq!(ready.check(), Ok(()));
     }
 }

@@ -33,7 +33,9 @@ pub(crate) struct Server {
 }
 
 /// What the answers are made from.
-struct Shown {
+pub(crate) struct Shown {
+    /// Why no clients are wanted.
+    why: &'static str,
     views: LogViews,
     /// Names of this machine, besides `localhost` and addresses.
     hosts: Vec<String>,
@@ -42,16 +44,12 @@ struct Shown {
 
 impl Server {
     /// Binds the address and starts to answer.
-    pub(crate) fn start(addr: SocketAddr, hosts: Vec<String>, views: LogViews) -> io::Result<Self> {
+    pub(crate) fn start(addr: SocketAddr, shown: Shown) -> io::Result<Self> {
         let listener = TcpListener::bind(addr)?;
         let addr = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let shown = Arc::new(Shown {
-            views,
-            hosts,
-            answering: AtomicUsize::new(0),
-        });
+        let shown = Arc::new(shown);
         let thread = std::thread::Builder::new()
             .name("metrics".into())
             .spawn(move || accept(&listener, &shown, &stopped))?;
@@ -116,6 +114,16 @@ fn accept(listener: &TcpListener, shown: &Arc<Shown>, stop: &AtomicBool) {
 }
 
 impl Shown {
+    /// `why`: no clients are wanted; `hosts`: names of this machine.
+    pub(crate) const fn new(why: &'static str, hosts: Vec<String>, views: LogViews) -> Self {
+        Self {
+            why,
+            views,
+            hosts,
+            answering: AtomicUsize::new(0),
+        }
+    }
+
     fn serve(&self, stream: &mut TcpStream) -> io::Result<()> {
         let (response, with_body) = match Request::read(stream)? {
             Ok(request) => (self.answer(&request), request.method != "HEAD"),
@@ -151,10 +159,7 @@ impl Shown {
             ("GET" | "HEAD", "/healthz") => {
                 Response::new("text/plain; charset=utf-8", "standby\n".into())
             }
-            ("GET" | "HEAD", "/readyz") => Response::refusal(
-                "503 Service Unavailable",
-                "this broker is a standby: another one serves clients",
-            ),
+            ("GET" | "HEAD", "/readyz") => Response::refusal("503 Service Unavailable", self.why),
             ("GET" | "HEAD", _) => Response::refusal(
                 "404 Not Found",
                 "a standby shows /metrics, /healthz and /readyz",
@@ -187,7 +192,8 @@ mod tests {
             ..LogView::default()
         });
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = Server::start(any, Vec::new(), views).expect("bound");
+        let shown = Shown::new("another one serves", Vec::new(), views);
+        let server = Server::start(any, shown).expect("bound");
         let get = |target: &str, host: &str| {
             let mut stream = TcpStream::connect(server.addr()).expect("connected");
             write!(stream, "GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("sent");
@@ -196,7 +202,8 @@ mod tests {
             answer
         };
         assert!(get("/healthz", "localhost").starts_with("HTTP/1.1 200"));
-        assert!(get("/readyz", "localhost").starts_with("HTTP/1.1 503"));
+        let ready = get("/readyz", "localhost");
+        assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("another one serves"));
         assert!(get("/healthz", "elsewhere").starts_with("HTTP/1.1 421"));
         let text = get("/metrics", "127.0.0.1");
         for line in [

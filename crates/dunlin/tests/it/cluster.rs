@@ -41,14 +41,18 @@ impl Cluster {
 
     /// With a lease and links that are not lost by a machine that is slow for a moment.
     fn node_with(&self, name: &str, shards: u16, secret: &std::path::Path) -> Broker {
-        let store = format!(
+        Broker::start(shards, &self.store(name, secret))
+    }
+
+    /// Its configuration from `[store.nats]` on.
+    fn store(&self, name: &str, secret: &std::path::Path) -> String {
+        format!(
             "urls = ['{}']\nsystem_urls = ['{}']\nreplicas = 1\nlease = '9s'\n\
              [cluster]\nname = '{name}'\nlink_silence = '8s'\nsecret_file = '{}'\n",
             self.server.url("dl:d"),
             self.server.url("sys:s"),
             secret.display(),
-        );
-        Broker::start(shards, &store)
+        )
     }
 
     fn nodes(&self) -> [Broker; 3] {
@@ -136,6 +140,27 @@ fn what_is_published_at_one_node_arrives_at_every_other() {
             client.disconnect().await;
         }
     });
+}
+
+/// An edge when it has heard everything; one that has no home, as with another secret, never.
+#[test]
+fn a_node_wants_clients_when_it_serves() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let mut nodes = cluster.nodes();
+    for node in &mut nodes {
+        node.wait_until("ready", |it| it.get("/readyz").starts_with("HTTP/1.1 200"));
+    }
+    let other = cluster.secret.with_file_name("other");
+    std::fs::write(&other, "what no other node knows").expect("written");
+    let mut stranger = Broker::begin(1, &cluster.store("d", &other));
+    stranger.wait_until("there", |it| it.get("/healthz").contains("standby"));
+    let ready = stranger.get("/readyz");
+    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+    assert!(ready.contains("linked to no home"), "{ready}");
+    stranger.signal("-TERM");
+    assert_eq!(stranger.end().code(), Some(0));
 }
 
 #[test]

@@ -96,9 +96,14 @@ fn spawn(shards: u16, store: &str, errors: Stdio) -> Broker {
 impl Broker {
     /// Starts one, and waits until it listens. It serves when it has the store.
     pub(crate) fn start(shards: u16, store: &str) -> Self {
-        let mut broker = spawn(shards, store, Stdio::inherit());
+        let mut broker = Self::begin(shards, store);
         broker.wait_for_listener();
         broker
+    }
+
+    /// Starts one, and waits for nothing.
+    pub(crate) fn begin(shards: u16, store: &str) -> Self {
+        spawn(shards, store, Stdio::inherit())
     }
 
     /// Starts one that waits until no other has the store, and waits until it is there.
@@ -119,7 +124,7 @@ impl Broker {
         });
     }
 
-    fn wait_until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+    pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let begin = Instant::now();
         while !is_so(self) {
             assert!(begin.elapsed() < PATIENCE, "the broker is not {what}");
@@ -130,7 +135,7 @@ impl Broker {
     }
 
     /// What it answers to a question over HTTP; nothing: it does not listen.
-    fn get(&self, target: &str) -> String {
+    pub(crate) fn get(&self, target: &str) -> String {
         let mut answer = String::new();
         if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.metrics)) {
             let asked = write!(stream, "GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");

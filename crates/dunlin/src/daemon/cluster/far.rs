@@ -10,6 +10,7 @@ use dunlin_bus::{Peer, SendError};
 
 use super::frame::{Run, begin_batch};
 use super::{Nodes, node_of, shards_of};
+use crate::metrics::Readiness;
 
 /// Bytes of a batch from which on the next message begins another one.
 const BATCH_BYTES: usize = 1 << 20;
@@ -49,13 +50,18 @@ struct Way {
 pub(crate) struct Far {
     nodes: Option<Arc<Nodes>>,
     ways: BTreeMap<u16, Way>,
-    /// The shard is of an edge, and has not heard everything yet that it has to know.
-    waits: bool,
+    /// The shard is of an edge, and has not heard everything yet that it has to know: who is to
+    /// learn of it when it has.
+    waits: Option<Arc<Readiness>>,
 }
 
 impl Far {
-    /// Of a shard of a node; `waits`: it serves when it has heard everything.
-    pub(crate) const fn new(nodes: Option<Arc<Nodes>>, waits: bool) -> Self {
+    /// Of a shard of a node; `waits`: it serves when it has heard everything, which is said
+    /// there.
+    pub(crate) fn new(nodes: Option<Arc<Nodes>>, waits: Option<Arc<Readiness>>) -> Self {
+        if let Some(ready) = &waits {
+            ready.wait_for_shard();
+        }
         Self {
             nodes,
             ways: BTreeMap::new(),
@@ -64,13 +70,15 @@ impl Far {
     }
 
     /// The shard has heard everything.
-    pub(crate) const fn serve(&mut self) {
-        self.waits = false;
+    pub(crate) fn serve(&mut self) {
+        if let Some(ready) = self.waits.take() {
+            ready.shard_serves();
+        }
     }
 
     /// Whether reading from clients has to wait.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.waits || self.ways.values().any(|way| way.peer.is_full())
+        self.waits.is_some() || self.ways.values().any(|way| way.peer.is_full())
     }
 
     /// Shards of other nodes come and go: what the shard is to be given.
@@ -138,5 +146,23 @@ fn send(nodes: Option<&Nodes>, way: &mut Way) {
 fn broken(nodes: Option<&Nodes>, why: &str) {
     if let Some(nodes) = nodes {
         nodes.break_off(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_of_an_edge_reads_from_clients_when_it_has_heard_everything() {
+        let ready = Arc::new(Readiness::default());
+        let mut edge = Far::new(None, Some(Arc::clone(&ready)));
+        assert!(edge.is_held_up() && ready.check().is_err());
+        for _ in 0..2 {
+            edge.serve();
+            assert!(!edge.is_held_up());
+            assert_eq!(ready.check(), Ok(()));
+        }
+        assert!(!Far::new(None, None).is_held_up());
     }
 }

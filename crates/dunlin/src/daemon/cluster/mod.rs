@@ -23,6 +23,7 @@ use dunlin_net::Clock;
 use super::StartError;
 use super::mailbox::{Addresses, BusBatch, Mail};
 use crate::config::cluster::SHARDS_MAX;
+use crate::metrics::Readiness;
 use far::{Change, Far, Linked};
 use frame::{Frame, Home, Run};
 use roster::{Roster, Step};
@@ -112,10 +113,10 @@ impl Place {
         }
     }
 
-    /// The ways of a shard here to those of other nodes.
-    pub(crate) fn far(&self) -> Far {
+    /// The ways of a shard here to those of other nodes. That it serves is said to `ready`.
+    pub(crate) fn far(&self, ready: &Arc<Readiness>) -> Far {
         let nodes = self.0.as_ref().map(|it| Arc::clone(&it.nodes));
-        Far::new(nodes, self.is_edge())
+        Far::new(nodes, self.is_edge().then(|| Arc::clone(ready)))
     }
 
     /// The shards here are there, and about to begin.
