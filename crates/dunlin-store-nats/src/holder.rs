@@ -24,6 +24,7 @@ use crate::limits::{
     ASK_AGAIN, LEASE_AGAIN, LEASE_ANSWER_WAIT, LEASE_HINTED_EVERY, LEASE_HINTED_LOOKS,
     LEASE_LOOK_EVERY, LEASE_TRIES_MAX,
 };
+use crate::role::LeaseSeen;
 
 /// How a lease is wanted.
 pub(crate) enum Want {
@@ -41,6 +42,7 @@ struct Shared {
     serves: AtomicBool,
     /// Another one has the lease.
     lost: Notify,
+    seen: Arc<LeaseSeen>,
 }
 
 impl Default for Shared {
@@ -49,6 +51,7 @@ impl Default for Shared {
             held: watch::Sender::new(false),
             serves: AtomicBool::new(false),
             lost: Notify::new(),
+            seen: Arc::default(),
         }
     }
 }
@@ -81,6 +84,11 @@ impl Lease {
     /// Whether it is held, as far as is known.
     pub(crate) fn held(&self) -> watch::Receiver<bool> {
         self.shared.held.subscribe()
+    }
+
+    /// What else is known of it.
+    pub(crate) fn seen(&self) -> Arc<LeaseSeen> {
+        Arc::clone(&self.shared.seen)
     }
 
     /// Waits until it is held, and no longer than an answer may take: without it, the log
@@ -206,6 +214,7 @@ impl<K: Key> Keeper<K> {
             self.shared.held.send_replace(true);
             self.hold().await;
             self.shared.held.send_replace(false);
+            self.shared.seen.note_other(true);
             tracing::warn!("another one has the lease of the log");
             self.shared.lost.notify_one();
             self.wait_for_own().await;
@@ -218,6 +227,7 @@ impl<K: Key> Keeper<K> {
             return Ok(false);
         };
         self.revision = revision;
+        self.shared.seen.note_renewed();
         Ok(true)
     }
 
@@ -251,6 +261,10 @@ impl<K: Key> Keeper<K> {
         let mut hinted = 0;
         loop {
             let seen = self.key.read().await;
+            if let Ok(seen) = seen {
+                let is_other = matches!(seen.holder, Holder::Owner(owner) if owner != self.owner);
+                self.shared.seen.note_other(is_other);
+            }
             let free = match &seen {
                 Ok(seen) => match seen.holder {
                     Holder::Gone => {

@@ -183,7 +183,7 @@ impl Log {
         (inbox, replies): (String, Subscriber),
         (orders, role): (Orders, Arc<LogMetrics>),
     ) -> Result<Self, crate::OpenError> {
-        role.set_lease(owned.lease.held());
+        role.set_lease(owned.lease.held(), owned.lease.seen());
         role.set_owner(true);
         let chain = owned.chain;
         let last = Place {

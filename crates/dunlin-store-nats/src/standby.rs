@@ -149,7 +149,7 @@ fn run(
             Err(error) => return drop(begun.send(Err(error))),
         };
         let role = Arc::new(LogMetrics::default());
-        role.set_lease(lease.held());
+        role.set_lease(lease.held(), lease.seen());
         let _ = begun.send(Ok(Arc::clone(&role)));
         if let Some((order, standing)) = wait(config, standing, &role, said, ordered).await {
             let taken = standing.take_over(config, owner, lease).await;
