@@ -2,6 +2,7 @@
 //! a queue behind a lock that is held for one push, and numbers.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -42,10 +43,14 @@ pub(crate) struct Flow {
     /// Cost of what waits or is on its way and was not taken.
     load: AtomicUsize,
     overflowed: AtomicBool,
+    /// Cost of the peer's batches that consumers here were given.
+    given: AtomicU64,
     /// Cost of what consumers here have taken of the peer's batches.
     taken: AtomicU64,
     /// As much of that as the peer was informed of.
     announced: AtomicU64,
+    /// How long a message and its answer took last, in microseconds; 0: not measured yet.
+    round_trip: AtomicU64,
     wake: Wake,
 }
 
@@ -64,8 +69,10 @@ impl Flow {
             has_mail: AtomicBool::new(false),
             load: AtomicUsize::new(0),
             overflowed: AtomicBool::new(false),
+            given: AtomicU64::new(0),
             taken: AtomicU64::new(0),
             announced: AtomicU64::new(0),
+            round_trip: AtomicU64::new(0),
             wake,
         })
     }
@@ -156,6 +163,24 @@ impl Flow {
         }
     }
 
+    /// Cost of the peer's batches that consumers here have and did not drop.
+    pub(crate) fn held(&self) -> u64 {
+        // In this order: what is taken was given before.
+        let taken = self.taken();
+        self.given.load(Ordering::Relaxed).saturating_sub(taken)
+    }
+
+    /// A message and its answer took so long.
+    pub(crate) fn note_round_trip(&self, took: Duration) {
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.round_trip.store(micros.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        let micros = self.round_trip.load(Ordering::Relaxed);
+        (micros > 0).then(|| Duration::from_micros(micros))
+    }
+
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -179,7 +204,8 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    pub(crate) const fn new(flow: Arc<Flow>, cost: u64) -> Self {
+    pub(crate) fn new(flow: Arc<Flow>, cost: u64) -> Self {
+        flow.given.fetch_add(cost, Ordering::Relaxed);
         Self { flow, cost }
     }
 }
@@ -247,7 +273,9 @@ mod tests {
         let receipts: Vec<_> = (0..10)
             .map(|_| Receipt::new(Arc::clone(&flow), ANNOUNCE_BYTES / 2))
             .collect();
+        assert_eq!(flow.held(), 5 * ANNOUNCE_BYTES);
         drop(receipts);
+        assert_eq!(flow.held(), 0);
         assert_eq!(woken.load(Ordering::Relaxed), 1);
         assert!(flow.has_news());
         flow.announce(flow.taken());

@@ -51,6 +51,9 @@ pub struct About {
     /// Addresses where clients reach it, as Server Reference says them.
     #[serde(default)]
     pub addresses: Vec<String>,
+    /// When it joined by its own clock, in seconds since 1970; 0: it does not say.
+    #[serde(default)]
+    pub since: u64,
 }
 
 impl About {
@@ -176,6 +179,7 @@ mod tests {
                     oldest: 1,
                 },
                 addresses: vec!["mqtt://a".to_owned()],
+                since: 1_800_000_000,
             },
         }
     }

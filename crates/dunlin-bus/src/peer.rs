@@ -1,6 +1,8 @@
 //! What the program has of a link: a way to hand batches over, and batches that came.
 
+use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -27,11 +29,13 @@ pub struct LinkId {
 pub struct Peer {
     id: LinkId,
     flow: Arc<Flow>,
+    linked: Instant,
 }
 
 impl Peer {
-    pub(crate) const fn new(id: LinkId, flow: Arc<Flow>) -> Self {
-        Self { id, flow }
+    pub(crate) fn new(id: LinkId, flow: Arc<Flow>) -> Self {
+        let linked = Instant::now();
+        Self { id, flow, linked }
     }
 
     /// What came on this link.
@@ -66,6 +70,25 @@ impl Peer {
     #[must_use]
     pub fn load(&self) -> usize {
         self.flow.load()
+    }
+
+    /// Bytes of batches that came and that consumers here have not dropped, with
+    /// [`BATCH_COST`](crate::limits::BATCH_COST) a batch.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.flow.held()
+    }
+
+    /// How long a heartbeat and its answer took last; `None`: it is not known yet.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.flow.round_trip()
+    }
+
+    /// How long there has been this link; of one that is lost, since it was made.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.linked.elapsed()
     }
 
     /// Whether reading more from clients would only make the queue longer.

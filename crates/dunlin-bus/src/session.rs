@@ -160,7 +160,11 @@ impl Session {
                 self.times.echo = Some((stamp, now));
                 let took = now.as_micros().checked_sub(echo).filter(|_| echo > 0);
                 let took = took.and_then(|took| took.checked_sub(held));
-                Ok(Heard::Heartbeat(took.map(Duration::from_micros)))
+                let took = took.map(Duration::from_micros);
+                if let Some(took) = took {
+                    self.flow.note_round_trip(took);
+                }
+                Ok(Heard::Heartbeat(took))
             }
             CLOSE => Err(NotHeard::Lost(Lost::Closed)),
             _ => Err(violation),

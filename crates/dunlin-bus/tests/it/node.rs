@@ -25,6 +25,7 @@ pub(crate) fn config(url: &str, name: &str) -> Config {
             oldest: 1,
         },
         addresses: vec![format!("mqtt://{name}")],
+        since: 1,
     };
     let mut config = Config::new(url, SECRET, about);
     config.timing.ttl = Duration::from_secs(60);
