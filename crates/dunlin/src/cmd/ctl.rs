@@ -26,8 +26,8 @@ use crate::control::values::{
 use args::{Acl, Client, Command, OneSession, Retained, Token, Topic, User};
 
 use columns::{
-    BANS, CERTIFICATES, CLIENTS, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS, SESSIONS,
-    SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
+    BANS, CERTIFICATES, CLIENTS, CLUSTER, CONFIGURATION, LISTENERS, RECEIVERS, RETAINED, RIGHTS,
+    SESSIONS, SETTINGS, SUBSCRIPTIONS, TOKENS, USERS,
 };
 use table::{Column, Table};
 
@@ -142,6 +142,7 @@ impl Session {
             Command::Configuration { changed } => self.configuration(changed),
             Command::Listeners => self.list(&LISTENERS, None, |_| Request::Listeners {}),
             Command::Certificates => self.list(&CERTIFICATES, None, |_| Request::Certificates {}),
+            Command::Cluster => self.list(&CLUSTER, None, |_| Request::Cluster {}),
             Command::Token(Token::List) => {
                 self.list(&TOKENS, None, |page| Request::Tokens { page })
             }
@@ -415,6 +416,7 @@ fn rows(reply: Reply) -> anyhow::Result<(Vec<Value>, Option<String>)> {
         Reply::Retained(page) => Ok((values(page.rows)?, page.next)),
         Reply::Bridges(page) => Ok((values(page.rows)?, page.next)),
         Reply::Queues(page) => Ok((values(page.rows)?, page.next)),
+        Reply::Cluster(page) => Ok((values(page.rows)?, page.next)),
         Reply::Messages(page) => Ok((values(page.rows)?, page.next)),
         Reply::Bans(page) => Ok((values(page.rows)?, page.next)),
         Reply::Settings(page) => Ok((values(page.rows)?, page.next)),

@@ -10,6 +10,7 @@ mod bridges;
 #[cfg(unix)]
 pub(crate) mod caller;
 pub(crate) mod clients;
+pub(crate) mod cluster;
 pub(crate) mod cursor;
 mod drain;
 mod draining;

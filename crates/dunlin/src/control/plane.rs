@@ -15,6 +15,7 @@ use dunlin_store_redb::Snapshots;
 
 use super::audit::Audit;
 use super::banlist::Banlist;
+use super::cluster::Known;
 use super::cursor::Cursor;
 use super::draining::Drain;
 use super::tokens::Tokens;
@@ -50,6 +51,8 @@ pub(crate) struct Reach {
     /// Where clients are accepted.
     pub(crate) bound: Vec<Bound>,
     pub(crate) reloader: Arc<Reloader>,
+    /// The cluster that the broker is a node of, if it is.
+    pub(crate) cluster: Option<Arc<dyn Known>>,
 }
 
 /// The control plane of one broker.
@@ -68,6 +71,7 @@ pub struct Plane {
     pub(super) tokens: Tokens,
     pub(super) bound: Vec<Bound>,
     pub(super) reloader: Arc<Reloader>,
+    pub(super) cluster: Option<Arc<dyn Known>>,
     /// What the log writes.
     pub(super) level: Mutex<String>,
     pub(super) drain: Arc<Drain>,
@@ -89,6 +93,7 @@ impl Plane {
             tokens: reach.tokens,
             bound: reach.bound,
             reloader: reach.reloader,
+            cluster: reach.cluster,
             level: Mutex::new(reach.config.reports.log.level.name().to_owned()),
             drain: Arc::default(),
             in_force: Mutex::new(reach.config.clone()),
@@ -102,6 +107,11 @@ impl Plane {
     /// The configuration with what reloads have changed.
     pub(super) fn in_force(&self) -> MutexGuard<'_, Config> {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cluster that the broker is a node of, if it is.
+    pub(crate) fn cluster(&self) -> Option<Arc<dyn Known>> {
+        self.cluster.clone()
     }
 
     /// Refuses what only the node of a cluster answers that has what is durable.

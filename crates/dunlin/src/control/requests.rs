@@ -7,8 +7,8 @@ use super::audit::Who;
 use super::plane::{Outcome, Plane, absolute};
 use super::values::{Code, Failure, Reply, Request, Role, Status};
 use super::{
-    bans, bearers, bridges, clients, drain, inventory, queues, rights, running, sessions, topics,
-    users,
+    bans, bearers, bridges, clients, cluster, drain, inventory, queues, rights, running, sessions,
+    topics, users,
 };
 use crate::store::json::Writer;
 
@@ -71,6 +71,7 @@ impl Plane {
             Request::Configuration {} => inventory::configuration(self),
             Request::Listeners {} => inventory::listeners(self),
             Request::Certificates {} => inventory::certificates(self),
+            Request::Cluster {} => Ok(cluster::reply(self.cluster.as_deref())),
             Request::Tokens { page } => bearers::list(self, page),
             Request::AddToken { name, role } => bearers::add(self, name, *role),
             Request::RemoveToken { name } => bearers::remove(self, name),

@@ -7,6 +7,7 @@ mod bans;
 mod bridges;
 mod broker;
 mod clients;
+mod cluster;
 mod messages;
 mod outcome;
 mod queues;
@@ -20,6 +21,7 @@ pub use bans::{BANS_MAX, Ban, Whom};
 pub use bridges::{Bridge, BridgeState, Leftover};
 pub use broker::{Certificate, Listening, Setting, Status};
 pub use clients::{Client, ClientFilter, Protocol, Receiver, SessionFilter, Subscription, Tls};
+pub use cluster::{ClusterNode, NodeLink, NodeRole};
 pub use messages::{Message, RetainedTopic};
 pub use outcome::{Code, Failure};
 pub use queues::{Full, PEEKED_MAX, Queue, QueueOptions, QueuedMessage};
@@ -258,6 +260,9 @@ pub enum Request {
         #[serde(default)]
         page: PageOf,
     },
+    /// Nodes of the cluster, as this one sees them; of a broker that is alone, none. Answered
+    /// by [`Reply::Cluster`].
+    Cluster {},
     /// Reads users, rules, certificates and the configuration again. Answered by
     /// [`Reply::Reloaded`].
     Reload {},
@@ -384,6 +389,7 @@ impl Request {
             | Self::Configuration {}
             | Self::Listeners {}
             | Self::Certificates {}
+            | Self::Cluster {}
             | Self::Users { .. }
             | Self::ClientRights { .. }
             | Self::Rights { .. } => Role::Read,
@@ -452,6 +458,8 @@ pub enum Reply {
     Messages(Page<QueuedMessage>),
     /// Bans.
     Bans(Page<Ban>),
+    /// Nodes of a cluster.
+    Cluster(Page<ClusterNode>),
     /// What a reload has changed.
     Reloaded {
         /// This is in force.

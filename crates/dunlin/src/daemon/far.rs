@@ -11,6 +11,7 @@ mod alone {
     use dunlin_base::{Instant, ShardId};
     use dunlin_broker::{BusMessage, Config};
 
+    use crate::control::cluster::Known;
     use crate::metrics::Readiness;
 
     /// Where shards stand: there are no others.
@@ -28,6 +29,10 @@ mod alone {
 
         pub(crate) fn settle(&self, config: Config) -> Config {
             config
+        }
+
+        pub(crate) const fn cluster(&self) -> Option<std::sync::Arc<dyn Known>> {
+            None
         }
 
         pub(crate) const fn far(&self, _: &Readiness) -> Far {

@@ -166,6 +166,8 @@ pub(super) fn views(role: Arc<dunlin_store_nats::LogMetrics>) -> LogViews {
         LogView {
             is_owner: role.is_owner,
             holds_lease: role.holds_lease,
+            lease_age: role.lease_age,
+            is_lease_of_other: role.is_lease_of_other,
             behind: role.behind,
         }
     })

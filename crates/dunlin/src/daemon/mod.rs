@@ -53,7 +53,7 @@ use crate::control::tokens::Tokens;
 #[cfg(unix)]
 use crate::control::unix::{Answers, Door};
 use crate::metrics::history::{Known, Recording};
-use crate::metrics::{Paths, Readiness, Server, Shards, Sources, Watch};
+use crate::metrics::{LogViews, Paths, Readiness, Server, Shards, Sources, Watch};
 use asked::Asked;
 use authenticator::AuthClient;
 use kept::{Kept, Source, Submits};
@@ -174,7 +174,7 @@ impl Daemon {
             access: Arc::new(Mutex::new(access.clone())),
             http,
         });
-        let plane = plane(&reloader, &bound, clock, store.as_ref())?;
+        let plane = plane(&reloader, &bound, (clock, place), store.as_ref())?;
         let mut daemon = Self {
             bound,
             ca,
@@ -373,16 +373,23 @@ impl Daemon {
             plane: Arc::clone(&self.plane),
             threads: self.threads.in_use(),
             store: self.store.as_ref().map(Kept::metrics),
-            log: self.store.as_ref().and_then(Kept::log),
+            log: self.log(),
             qlog: self.qlog.clone(),
             ready: Arc::clone(&self.ready),
             hosts: self.config.reports.metrics.hosts.clone(),
             bridges: self.bridges.clone(),
+            cluster: self.plane.cluster(),
             started: std::time::Instant::now(),
         };
         let started = Server::start(addr, sources);
         self.metrics = Some(started.map_err(|source| StartError::Metrics { addr, source })?);
         Ok(())
+    }
+
+    /// What this process is to a store that is a log, also as an edge, which waits for it.
+    fn log(&self) -> Option<LogViews> {
+        let own = self.store.as_ref().and_then(Kept::log);
+        own.or_else(|| self.plane.cluster()?.log())
     }
 
     /// Tells of clients on `$SYS`, when that is wanted.
@@ -470,7 +477,7 @@ fn door(config: &Config, answers: Arc<dyn Answers>) -> Result<Option<Door>, Star
 fn plane(
     reloader: &Arc<Reloader>,
     bound: &[Bound],
-    clock: Clock,
+    (clock, place): (Clock, &Place),
     store: Option<&Kept>,
 ) -> Result<Arc<Plane>, StartError> {
     let config = &reloader.config;
@@ -495,6 +502,7 @@ fn plane(
         bans,
         tokens,
         bound: bound.to_vec(),
+        cluster: place.cluster(),
     };
     Ok(Arc::new(Plane::new(reach)))
 }

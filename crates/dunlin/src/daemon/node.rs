@@ -4,16 +4,17 @@
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use dunlin_broker::bus;
-use dunlin_bus::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
+use dunlin_bus::limits::{ADDRESS_BYTES_MAX, ADDRESSES_MAX, SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use dunlin_bus::{About, Bus, Encoding};
 
 use super::cluster::{Nodes, Wanted};
 use super::standby::Standby;
 use super::{Daemon, GivenUp, StartError, settings};
 use crate::config::Config;
+use crate::config::listener::{Address, Kind};
 
 /// Time from when a node begins to serve as an edge until it does so again.
 const BEGIN_EVERY: Duration = Duration::from_secs(1);
@@ -114,7 +115,10 @@ impl Node {
     /// Where it serves nothing, that is what is seen of it.
     fn show(&mut self) -> Result<(), StartError> {
         match (&self.serving, &mut self.standby) {
-            (Serving::Nothing, Some(standby)) => standby.show(),
+            (Serving::Nothing, Some(standby)) => {
+                let nodes = Arc::<Nodes>::clone(&self.nodes);
+                standby.show(nodes)
+            }
             _ => Ok(()),
         }
     }
@@ -248,6 +252,7 @@ impl Node {
 
     fn stand_by(&mut self) -> Result<(), StartError> {
         let (standby, outcome) = Standby::beside(self.config.clone())?;
+        self.nodes.set_log(standby.views());
         self.waits += 1;
         let (number, hears) = (self.waits, Arc::clone(&self.hears));
         let thread = std::thread::Builder::new().name("standby".into());
@@ -269,6 +274,7 @@ impl fmt::Debug for Node {
 
 fn enter(config: &Config, hears: &Hears) -> Result<(Arc<Nodes>, Bus), StartError> {
     let secret = secret(config)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let about = About {
         name: name(config),
         shards: config.shard_count(),
@@ -278,13 +284,15 @@ fn enter(config: &Config, hears: &Hears) -> Result<(Arc<Nodes>, Bus), StartError
             least: bus::LEAST.into(),
             oldest: bus::OLDEST.into(),
         },
-        addresses: Vec::new(),
+        addresses: addresses(config),
+        since: now.map_or(0, |since| since.as_secs()),
     };
     let hears = Arc::clone(hears);
     let nodes = Nodes::new(move || hears(Heard::Changed));
     let of_bus = Arc::clone(&nodes);
     let settings = settings::bus(config, &secret, about);
     let bus = Bus::join(settings, move |event| of_bus.handle(event)).map_err(Box::new)?;
+    nodes.joined(&bus);
     Ok((nodes, bus))
 }
 
@@ -318,10 +326,60 @@ fn secret(config: &Config) -> Result<Vec<u8>, StartError> {
 
 fn name(config: &Config) -> String {
     match config.cluster.name.as_str() {
-        "" => std::fs::read_to_string("/etc/hostname").map_or_else(
-            |_| "a node without a name".to_owned(),
-            |name| name.trim().to_owned(),
-        ),
+        "" => machine().unwrap_or_else(|| "a node without a name".to_owned()),
         name => name.to_owned(),
+    }
+}
+
+/// The name of this machine.
+fn machine() -> Option<String> {
+    let name = std::fs::read_to_string("/etc/hostname").ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// Where clients reach it, as far as its configuration says.
+fn addresses(config: &Config) -> Vec<String> {
+    let host = machine().unwrap_or_else(|| "localhost".to_owned());
+    let listeners = config.listener.iter();
+    let listeners = listeners.filter(|it| it.transport != Kind::Unix && it.address().port() != 0);
+    let urls = listeners.map(|it| {
+        let transport = it.transport.name();
+        match it.address() {
+            Address::Socket(addr) if !addr.ip().is_unspecified() => format!("{transport}://{addr}"),
+            Address::Name(name, port) => format!("{transport}://{name}:{port}"),
+            any => format!("{transport}://{host}:{}", any.port()),
+        }
+    });
+    let urls = urls.filter(|url| url.len() <= ADDRESS_BYTES_MAX);
+    urls.take(ADDRESSES_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_clients_are_those_of_the_listeners() {
+        let mut config = Config::default();
+        let of = |address: &str| {
+            let text = format!("transport = 'tcp'\naddress = '{address}'");
+            toml::from_str(&text).expect("a listener")
+        };
+        config.listener = vec![
+            of("127.0.0.1:1883"),
+            of("[::1]:1883"),
+            of("broker.example:1884"),
+            of("127.0.0.1:0"),
+            of("*:1885"),
+        ];
+        let found = addresses(&config);
+        let known = [
+            "tcp://127.0.0.1:1883",
+            "tcp://[::1]:1883",
+            "tcp://broker.example:1884",
+        ];
+        assert_eq!(found[..3], known);
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found[3].ends_with(":1885"), "{found:?}");
     }
 }

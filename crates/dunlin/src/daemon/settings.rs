@@ -238,7 +238,11 @@ pub(crate) fn bus(config: &Config, secret: &[u8], about: dunlin_bus::About) -> d
     };
     let timing = &mut settings.timing;
     // A link that is silent for so long is lost a heartbeat later.
-    timing.silence = config.cluster.link_silence.0.saturating_sub(timing.heartbeat);
+    timing.silence = config
+        .cluster
+        .link_silence
+        .0
+        .saturating_sub(timing.heartbeat);
     settings
 }
 

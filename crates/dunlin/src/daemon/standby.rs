@@ -9,6 +9,7 @@ use std::io::{self, BufWriter};
 use std::os::unix::net::UnixStream;
 #[cfg(unix)]
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use dunlin_store_nats::{NatsStandby, OpenError};
@@ -19,6 +20,9 @@ use super::{Daemon, StartError, listening, make_data_dir, settings};
 use crate::config::Config;
 #[cfg(unix)]
 use crate::control::audit::Who;
+use crate::control::cluster::Known;
+#[cfg(unix)]
+use crate::control::cluster::reply;
 #[cfg(unix)]
 use crate::control::unix::{Answers, Door};
 #[cfg(unix)]
@@ -68,7 +72,7 @@ impl Standby {
     /// The first thing that cannot be had.
     pub fn start(config: Config) -> Result<(Self, Outcome), StartError> {
         let (mut standby, outcome) = Self::beside(config)?;
-        standby.show_as(OTHER_SERVES)?;
+        standby.show_as(OTHER_SERVES, None)?;
         Ok((standby, outcome))
     }
 
@@ -77,11 +81,16 @@ impl Standby {
     ///
     /// # Errors
     /// One of them cannot be had.
-    pub(super) fn show(&mut self) -> Result<(), StartError> {
+    pub(super) fn show(&mut self, cluster: Arc<dyn Known>) -> Result<(), StartError> {
         match self.is_shown {
             true => Ok(()),
-            false => self.show_as(NO_HOME),
+            false => self.show_as(NO_HOME, Some(cluster)),
         }
+    }
+
+    /// What it is to the log; also of what takes the log over.
+    pub(super) fn views(&self) -> LogViews {
+        kept::views(self.store.role())
     }
 
     /// Leaves these addresses to what is about to serve.
@@ -94,17 +103,22 @@ impl Standby {
         }
     }
 
-    fn show_as(&mut self, why: &'static str) -> Result<(), StartError> {
-        let views = kept::views(self.store.role());
+    fn show_as(
+        &mut self,
+        why: &'static str,
+        cluster: Option<Arc<dyn Known>>,
+    ) -> Result<(), StartError> {
+        let views = self.views();
         let shown = &self.config.reports.metrics;
         if let Some(addr) = shown.address {
-            let what = standby::Shown::new(why, shown.hosts.clone(), views.clone());
+            let what =
+                standby::Shown::new(why, shown.hosts.clone(), views.clone(), cluster.clone());
             let server = standby::Server::start(addr, what);
             self.metrics = Some(server.map_err(|source| StartError::Metrics { addr, source })?);
         }
         #[cfg(unix)]
         {
-            self.door = super::door(&self.config, std::sync::Arc::new(Refusal(views)))?;
+            self.door = super::door(&self.config, Arc::new(Refusal { views, cluster }))?;
         }
         self.is_shown = true;
         Ok(())
@@ -165,9 +179,13 @@ impl Standby {
     }
 }
 
-/// What a standby answers to every question and order.
+/// What a standby answers to every question and order, but about the cluster.
 #[cfg(unix)]
-struct Refusal(LogViews);
+struct Refusal {
+    views: LogViews,
+    /// The cluster that it is a node of, if it is.
+    cluster: Option<Arc<dyn Known>>,
+}
 
 #[cfg(unix)]
 impl core::fmt::Debug for Refusal {
@@ -179,7 +197,7 @@ impl core::fmt::Debug for Refusal {
 #[cfg(unix)]
 impl Refusal {
     fn why(&self) -> String {
-        let behind = (self.0)().behind;
+        let behind = (self.views)().behind;
         format!(
             "this broker is a standby and has no clients: another one serves; {behind} records \
              of its log are not read here yet"
@@ -189,7 +207,10 @@ impl Refusal {
 
 #[cfg(unix)]
 impl Answers for Refusal {
-    fn answer(&self, _: &Who, _: &Request) -> Reply {
+    fn answer(&self, _: &Who, request: &Request) -> Reply {
+        if let (Request::Cluster {}, Some(cluster)) = (request, &self.cluster) {
+            return reply(Some(&**cluster));
+        }
         Reply::Failed(Failure::new(Code::Unavailable, self.why()))
     }
 

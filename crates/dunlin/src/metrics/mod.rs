@@ -3,6 +3,8 @@
 //! `$SYS`, and the last hour for the broker's page. It asks the shards by mail and never
 //! looks into them. What `dunlin sink` shows of itself is beside it.
 
+#[cfg(feature = "cluster")]
+pub(crate) mod cluster;
 mod connection;
 pub(crate) mod history;
 mod http;

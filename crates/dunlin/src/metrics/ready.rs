@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use dunlin_store_redb::StoreMetrics;
 
+use super::text::Exposition;
+
 /// See the head of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
@@ -35,6 +37,13 @@ impl Readiness {
     #[cfg(feature = "cluster")]
     pub(crate) fn shard_serves(&self) {
         self.unheard.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Of a node of a cluster: how many shards are waited for.
+    pub(crate) fn metrics(&self, out: &mut Exposition) {
+        let help = "Shards here that have not heard yet what the other nodes have.";
+        let unheard = self.unheard.load(Ordering::Relaxed);
+        out.gauge("dunlin_cluster_shards_waiting", help, &[], unheard as f64);
     }
 
     /// No more clients are wanted.

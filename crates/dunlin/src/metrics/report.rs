@@ -391,6 +391,8 @@ mod tests {
 
     use super::*;
 
+    /// Of a program with all features.
+    #[cfg(feature = "cluster")]
     #[test]
     fn book_page_is_in_step() {
         let store = Arc::new(StoreMetrics::default());
@@ -400,7 +402,13 @@ mod tests {
         };
         let mut out = metrics(&[report], Some(&store), StdInstant::now());
         super::super::server::shards(&mut out, 1, 1, 1);
-        super::super::log::metrics(&mut out, super::super::log::LogView::default());
+        let log = super::super::log::LogView {
+            lease_age: Some(core::time::Duration::ZERO),
+            ..Default::default()
+        };
+        super::super::log::metrics(&mut out, log);
+        super::super::cluster::metrics(&mut out, &super::super::cluster::sample());
+        super::super::Readiness::default().metrics(&mut out);
         super::super::logs::metrics(&mut out, &QlogTotals::default(), false);
         let bridge = crate::bridge::stats::View {
             name: "cloud".into(),

@@ -25,6 +25,7 @@ use super::text::{self, Exposition};
 use super::{log, logs, report};
 use crate::bridge::{Bridges, stats as bridge};
 use crate::control::audit::Who;
+use crate::control::cluster::Known;
 use crate::control::plane::Plane;
 use crate::control::values::{self as control, ClientFilter, Code, Page, PageOf, Reply, Role};
 use crate::daemon::mailbox::Addresses;
@@ -56,6 +57,8 @@ pub(crate) struct Sources {
     /// Names of this machine, besides `localhost` and addresses.
     pub(crate) hosts: Vec<String>,
     pub(crate) bridges: Option<Arc<Bridges>>,
+    /// The cluster that this broker is a node of, if it is.
+    pub(crate) cluster: Option<Arc<dyn Known>>,
     pub(crate) started: Instant,
 }
 
@@ -321,6 +324,10 @@ impl Shared {
         shards(&mut out, self.shards.count(), reports.len(), threads);
         if let Some(view) = &sources.log {
             log::metrics(&mut out, view());
+        }
+        if let Some(cluster) = &sources.cluster {
+            cluster.metrics(&mut out);
+            sources.ready.metrics(&mut out);
         }
         if let Some(qlog) = &sources.qlog {
             logs::metrics(&mut out, &qlog.totals(), qlog.failure().is_some());

@@ -14,6 +14,7 @@ use dunlin_net::http;
 use super::http::{Refused, Request, Response};
 use super::log::{self, LogViews};
 use super::text::{CONTENT_TYPE, Exposition};
+use crate::control::cluster::Known;
 
 /// Requests at a time; a further connection is closed.
 const ANSWERS_MAX: usize = 8;
@@ -37,6 +38,8 @@ pub(crate) struct Shown {
     /// Why no clients are wanted.
     why: &'static str,
     views: LogViews,
+    /// The cluster that this is a node of, if it is.
+    cluster: Option<Arc<dyn Known>>,
     /// Names of this machine, besides `localhost` and addresses.
     hosts: Vec<String>,
     answering: AtomicUsize,
@@ -115,10 +118,16 @@ fn accept(listener: &TcpListener, shown: &Arc<Shown>, stop: &AtomicBool) {
 
 impl Shown {
     /// `why`: no clients are wanted; `hosts`: names of this machine.
-    pub(crate) const fn new(why: &'static str, hosts: Vec<String>, views: LogViews) -> Self {
+    pub(crate) const fn new(
+        why: &'static str,
+        hosts: Vec<String>,
+        views: LogViews,
+        cluster: Option<Arc<dyn Known>>,
+    ) -> Self {
         Self {
             why,
             views,
+            cluster,
             hosts,
             answering: AtomicUsize::new(0),
         }
@@ -174,6 +183,9 @@ impl Shown {
         let help = "Always 1; the labels tell what runs.";
         out.gauge("dunlin_build_info", help, &labels, 1.0);
         log::metrics(&mut out, (self.views)());
+        if let Some(cluster) = &self.cluster {
+            cluster.metrics(&mut out);
+        }
         out.render()
     }
 }
@@ -192,7 +204,7 @@ mod tests {
             ..LogView::default()
         });
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let shown = Shown::new("another one serves", Vec::new(), views);
+        let shown = Shown::new("another one serves", Vec::new(), views, None);
         let server = Server::start(any, shown).expect("bound");
         let get = |target: &str, host: &str| {
             let mut stream = TcpStream::connect(server.addr()).expect("connected");

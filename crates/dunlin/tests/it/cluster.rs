@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use dunlin_client::{Client, Message, Messages, Publish, QoS, Will};
+#[cfg(unix)]
+use serde_json::{Value, json};
 
 use crate::nats::Broker;
 use crate::nats_server::{Server, Sync};
@@ -58,6 +60,24 @@ impl Cluster {
     fn nodes(&self) -> [Broker; 3] {
         [("a", 2), ("b", 1), ("c", 2)].map(|(name, shards)| self.node(name, shards))
     }
+}
+
+/// What `dunlin ctl cluster` says at a node, a row for each node; nothing: it does not answer.
+#[cfg(unix)]
+fn rows(node: &Broker) -> Vec<Value> {
+    let said = node.ask(&["--json", "cluster"]);
+    let text = String::from_utf8(said.stdout).expect("text");
+    let rows = text.lines().map(serde_json::from_str);
+    rows.collect::<Result<_, _>>().expect("rows")
+}
+
+/// Names of the nodes for which a field is this.
+#[cfg(unix)]
+fn named(rows: &[Value], field: &str, wanted: &Value) -> Vec<String> {
+    let found = rows.iter().filter(|row| row[field] == *wanted);
+    let mut names: Vec<_> = found.map(|row| row["name"].to_string()).collect();
+    names.sort_unstable();
+    names
 }
 
 fn text(message: &Message) -> String {
@@ -159,8 +179,80 @@ fn a_node_wants_clients_when_it_serves() {
     let ready = stranger.get("/readyz");
     assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
     assert!(ready.contains("linked to no home"), "{ready}");
+    #[cfg(unix)]
+    {
+        let rows = rows(&stranger);
+        assert_eq!(
+            named(&rows, "role", &json!("standby")),
+            ["\"d\""],
+            "{rows:?}"
+        );
+        assert_eq!(rows.len(), 1, "the others are no members for it");
+    }
     stranger.signal("-TERM");
     assert_eq!(stranger.end().code(), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn every_node_shows_all_nodes_links_and_the_lease() {
+    let Some(cluster) = Cluster::start() else {
+        return;
+    };
+    let mut nodes = cluster.nodes();
+    let home = ["\"a\""];
+    let edges = ["\"b\"", "\"c\""];
+    for (at, node) in nodes.iter_mut().enumerate() {
+        node.wait_until("linked to all", |it| {
+            let rows = rows(it);
+            let is_complete = rows.len() == 3
+                && named(&rows, "link", &json!("linked")).len() == 2
+                && named(&rows, "role", &json!("home")) == home
+                && named(&rows, "role", &json!("edge")) == edges;
+            // An edge sees the lease as a standby, which looks at it now and then.
+            is_complete && named(&rows, "lease", &json!(true)) == home
+        });
+        let rows = rows(node);
+        let here = rows.iter().filter(|row| row["here"] == true);
+        let here: Vec<_> = here.collect();
+        assert_eq!(here.len(), 1, "{rows:?}");
+        assert_eq!(here[0]["name"], ["a", "b", "c"][at], "{rows:?}");
+        assert_eq!(here[0]["link"], Value::Null, "{rows:?}");
+        assert_eq!(here[0]["shards"], [2, 1, 2][at], "{rows:?}");
+        for row in &rows {
+            assert_eq!(row["version"], env!("CARGO_PKG_VERSION"), "{rows:?}");
+            assert!(row["since"].as_u64() > Some(1_700_000_000), "{rows:?}");
+            let address = row["addresses"][0].as_str();
+            assert!(address.is_some_and(|it| it.starts_with("tcp://127.0.0.1:")));
+        }
+        let table = String::from_utf8(node.ask(&["cluster"]).stdout).expect("text");
+        assert!(table.starts_with("NODE"), "{table}");
+        assert_eq!(table.lines().count(), 4, "{table}");
+        let role = ["home", "edge", "edge"][at];
+        node.wait_until("counted", |it| {
+            let text = it.get("/metrics");
+            let has = |line: &str| text.lines().any(|it| it == line);
+            has("dunlin_cluster_members 3")
+                && has("dunlin_cluster_links 2")
+                && has("dunlin_cluster_nodes{role=\"edge\"} 2")
+                && has(&format!("dunlin_cluster_role{{role=\"{role}\"}} 1"))
+                && has("dunlin_cluster_shards_waiting 0")
+                && has("dunlin_cluster_introductions_total 2")
+                && has(&format!("dunlin_store_log_owner {}", u8::from(at == 0)))
+                && text.contains("dunlin_store_log_lease_age_seconds ") == (at == 0)
+        });
+    }
+    // One that has died has no link, and is then no member.
+    nodes[2].kill();
+    for node in &mut nodes[..2] {
+        node.wait_until("without the dead node", |it| rows(it).len() == 2);
+    }
+    // The next home has the lease.
+    nodes[0].kill();
+    nodes[1].wait_until("the home, alone", |it| {
+        let rows = rows(it);
+        rows.len() == 1 && rows[0]["role"] == "home" && rows[0]["lease"] == true
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Instant;
 
 use dunlin_client::{Builder, Client, Message, Messages, Publish, QoS, Will};
@@ -145,18 +145,21 @@ impl Broker {
         answer
     }
 
-    /// What `dunlin ctl` says of it.
+    /// What `dunlin ctl` says of it on standard error.
     #[cfg(unix)]
     fn ctl(&self, command: &str) -> (Option<i32>, String) {
-        let socket = self.dir.path().join("data/control.sock");
-        let said = Command::new(env!("CARGO_BIN_EXE_dunlin"))
-            .args(["ctl", "--socket"])
-            .arg(socket)
-            .arg(command)
-            .output()
-            .expect("it runs");
+        let said = self.ask(&[command]);
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
         (said.status.code(), text)
+    }
+
+    /// What comes of `dunlin ctl`.
+    #[cfg(unix)]
+    pub(crate) fn ask(&self, args: &[&str]) -> Output {
+        let socket = self.dir.path().join("data/control.sock");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        command.args(["ctl", "--socket"]).arg(socket).args(args);
+        command.output().expect("it runs")
     }
 
     /// `SIGKILL`.

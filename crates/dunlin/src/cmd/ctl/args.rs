@@ -119,6 +119,8 @@ pub(super) enum Command {
     Listeners,
     /// List certificates, and until when they are good.
     Certificates,
+    /// List the nodes of the cluster: what each does, the links to them, who has the lease.
+    Cluster,
     /// Tokens for HTTP.
     #[command(subcommand)]
     Token(Token),

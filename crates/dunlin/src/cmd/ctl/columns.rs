@@ -63,6 +63,21 @@ pub(super) const CERTIFICATES: [Column; 5] = [
     Column("FILE", "file"),
 ];
 
+pub(super) const CLUSTER: [Column; 12] = [
+    Column("NODE", "node"),
+    Column("NAME", "name"),
+    Column("HERE", "here"),
+    Column("ROLE", "role"),
+    Column("LEASE", "lease"),
+    Column("LINK", "link"),
+    Column("LINK S", "link_seconds"),
+    Column("WAITING", "waiting_bytes"),
+    Column("ROUND TRIP US", "round_trip_us"),
+    Column("VERSION", "version"),
+    Column("SINCE", "since"),
+    Column("ADDRESSES", "addresses"),
+];
+
 pub(super) const TOKENS: [Column; 2] = [Column("TOKEN", "name"), Column("ROLE", "role")];
 
 pub(super) const USERS: [Column; 1] = [Column("USER", "name")];

@@ -83,7 +83,7 @@ fn fields(prefix: &str, thing: &Value) -> Vec<(String, String)> {
 }
 
 /// Fields that are seconds since 1970.
-const TIMES: [&str; 3] = ["until", "not_after", "last_error_at"];
+const TIMES: [&str; 4] = ["until", "not_after", "last_error_at", "since"];
 
 /// The value of a field as a person reads it.
 fn field(name: &str, value: &Value) -> String {

@@ -374,6 +374,10 @@ pub(super) fn publish(input: &Input<'_>) -> Made {
     plain(input, Request::Publish { message })
 }
 
+pub(super) fn cluster(input: &Input<'_>) -> Made {
+    plain(input, Request::Cluster {})
+}
+
 pub(super) fn bridges(input: &Input<'_>) -> Made {
     plain(input, Request::Bridges {})
 }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::input::{Input, decode};
 use super::orders::{self, Made};
 use crate::control::values::{
-    Ban, Bearer, Bridge, Certificate, Client, Listening, Message, Page, PageOf, Queue,
+    Ban, Bearer, Bridge, Certificate, Client, ClusterNode, Listening, Message, Page, PageOf, Queue,
     QueueOptions, QueuedMessage, RetainedTopic, Right, Role, Setting, Status, Subscription, User,
 };
 use crate::metrics::history::{History, Sample};
@@ -131,6 +131,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("/configuration", Read, "The configuration as it runs", of::<Page<Setting>>(), Act::Ask(orders::configuration)),
     get("/listeners", Read, "Where clients are accepted", of::<Page<Listening>>(), Act::Ask(orders::listeners)),
     get("/certificates", Read, "Certificates of the broker", of::<Page<Certificate>>(), Act::Ask(orders::certificates)),
+    get("/cluster", Read, "Nodes of the cluster, as this one sees them", of::<Page<ClusterNode>>(), Act::Ask(orders::cluster)),
     get("/users", Read, "Users of the password file", of::<Page<User>>(), Act::Ask(orders::users))
         .query(schema::<PageOf>),
     post("/users", Admin, "Add a user to the password file", Answer::Reply("done"), orders::add_user)

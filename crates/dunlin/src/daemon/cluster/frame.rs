@@ -31,6 +31,13 @@ pub(crate) struct Run {
     pub(super) shards: u16,
 }
 
+impl Run {
+    /// Whether the node that serves it is the home.
+    pub(super) const fn is_home_at(&self, node: u16) -> bool {
+        self.home.node == node && self.home.run == self.number
+    }
+}
+
 /// The run of the node that has what is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {

@@ -8,25 +8,28 @@
 pub(crate) mod far;
 mod frame;
 mod roster;
+mod view;
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use dunlin_base::ShardId;
 use dunlin_broker::{Config, Homes, bus};
-use dunlin_bus::{Batch, Event, Peer};
+use dunlin_bus::{Batch, Event, Member, Peer};
 use dunlin_net::Clock;
 
 use super::StartError;
 use super::mailbox::{Addresses, BusBatch, Mail};
 use crate::config::cluster::SHARDS_MAX;
-use crate::metrics::Readiness;
+use crate::control::cluster::Known;
+use crate::metrics::{LogViews, Readiness};
 use far::{Change, Far, Linked};
 use frame::{Frame, Home, Run};
 use roster::{Roster, Step};
+use view::Joined;
 
 /// The shards of a node: from its number times [`SHARDS_MAX`] on.
 pub(super) fn shards_of(node: u16, count: u16) -> impl Iterator<Item = ShardId> {
@@ -119,6 +122,12 @@ impl Place {
         Far::new(nodes, self.is_edge().then(|| Arc::clone(ready)))
     }
 
+    /// What is known of the cluster.
+    pub(crate) fn cluster(&self) -> Option<Arc<dyn Known>> {
+        let it = self.0.as_ref()?;
+        Some(Arc::<Nodes>::clone(&it.nodes))
+    }
+
     /// The shards here are there, and about to begin.
     ///
     /// # Errors
@@ -149,6 +158,8 @@ impl Drop for Attached {
 /// See the head of the file.
 pub(crate) struct Nodes {
     inner: Mutex<Inner>,
+    /// This node as a member, once it is one.
+    joined: OnceLock<Joined>,
     /// Something cannot be sent to another node, or is not understood.
     broken: AtomicBool,
     expelled: AtomicBool,
@@ -167,8 +178,14 @@ impl fmt::Debug for Nodes {
 #[derive(Default)]
 struct Inner {
     roster: Roster,
+    /// The other members, linked or not.
+    members: BTreeMap<u16, Arc<Member>>,
     peers: BTreeMap<u16, Peer>,
     shards: Option<(Addresses, Clock)>,
+    /// What this node is to the log that is the store.
+    log: Option<LogViews>,
+    /// How often the shards here and those of another node were introduced.
+    introductions: u64,
 }
 
 impl Nodes {
@@ -177,6 +194,7 @@ impl Nodes {
     pub(super) fn new(changed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::default(),
+            joined: OnceLock::new(),
             broken: AtomicBool::new(false),
             expelled: AtomicBool::new(false),
             said: AtomicBool::new(false),
@@ -206,8 +224,12 @@ impl Nodes {
             Event::Joined(member) => {
                 let (node, name) = (member.node, &member.about.name);
                 tracing::info!(%node, %name, "a node has joined the cluster");
+                inner.members.insert(node.get(), member);
             }
-            Event::Left { node, .. } => tracing::info!(%node, "a node has left the cluster"),
+            Event::Left { node, .. } => {
+                tracing::info!(%node, "a node has left the cluster");
+                inner.members.remove(&node.get());
+            }
             Event::Linked(peer) => {
                 let node = peer.id().node.get();
                 inner.roster.linked(node);
@@ -341,6 +363,7 @@ impl Nodes {
         self.broken.store(false, Ordering::Relaxed);
         inner.shards = Some((shards.clone(), clock));
         let nodes = inner.linked(&nodes);
+        inner.introductions += nodes.len() as u64;
         for (here, address) in shards.ids().zip(shards) {
             let others = shards.ids().filter(|other| *other != here);
             let change = Change::Joined {
@@ -388,16 +411,20 @@ impl Inner {
     }
 
     /// Has the shards here hear of others.
-    fn carry_out(&self, steps: impl IntoIterator<Item = Step>) {
+    fn carry_out(&mut self, steps: impl IntoIterator<Item = Step>) {
         let Some((shards, _)) = &self.shards else {
             return;
         };
         for step in steps {
             let change = match step {
-                Step::Joined(nodes) => Change::Joined {
-                    nodes: self.linked(&nodes),
-                    siblings: Vec::new(),
-                },
+                Step::Joined(nodes) => {
+                    let nodes = self.linked(&nodes);
+                    self.introductions += nodes.len() as u64;
+                    Change::Joined {
+                        nodes,
+                        siblings: Vec::new(),
+                    }
+                }
                 Step::Gone(node, run) => Change::Gone { node, run },
             };
             for address in shards {

@@ -83,12 +83,16 @@ impl Roster {
         self.own.as_ref().map(|(_, run)| run)
     }
 
+    /// What another node serves, as far as it has said so.
+    pub(super) fn served_by(&self, node: u16) -> Option<&Run> {
+        self.peers.get(&node)?.as_ref()
+    }
+
     /// A node that has what is durable, with its run.
     pub(super) fn home(&self) -> Option<(u16, Run)> {
         let mut homes = self.peers.iter().filter_map(|(node, run)| {
             let run = (*run)?;
-            let is_home = run.home.node == *node && run.home.run == run.number;
-            is_home.then_some((*node, run))
+            run.is_home_at(*node).then_some((*node, run))
         });
         homes.next()
     }
