@@ -12,8 +12,8 @@ use super::units::Span;
 /// Shards of one node: shard numbers of a node begin at its number times this.
 pub const SHARDS_MAX: u16 = 64;
 
-/// Bytes of the largest packets, one for each shard of a node, that cross at once: half of
-/// what a link between nodes holds.
+/// Bytes of the largest packets, one of each shard of a node, that cross at once: half of
+/// what a link between nodes holds. Each goes to another node once, for all shards there.
 pub const CROSSING_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// Longest `name`.
@@ -75,7 +75,7 @@ impl Cluster {
         if self.is_used() && packet.saturating_mul(shards.max(1).into()) > CROSSING_BYTES_MAX {
             let why = format!(
                 "in a cluster, limits.max_packet_size times the number of shards ({shards}) is \
-                 at most 32MiB: what is published may cross for each of them"
+                 at most 32MiB: each of them may have one to send to another node at once"
             );
             return Err(("secret_file", why));
         }

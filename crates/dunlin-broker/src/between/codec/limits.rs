@@ -13,3 +13,10 @@ pub const LIST_MAX: usize = 1 << 20;
 /// Bytes of memory that a list may take for each byte of it, besides what its elements
 /// own: more elements than that cannot be in the bytes.
 pub const LIST_MEMORY_FACTOR_MAX: usize = 16;
+
+/// Messages of a batch that the next one is compared with: it may refer to one of them.
+pub const RECENT_MAX: usize = 4;
+
+/// Bytes of messages that others of a batch refer to, for each byte of the batch: a message
+/// is for one shard of a process at most, which has no more than that.
+pub const AGAIN_FACTOR_MAX: usize = 64;

@@ -4,9 +4,14 @@
 //! ```text
 //! batch   = version (1), least (1), sent (8), message*
 //! message = length of what follows (4), from (2), to (2), kind (1), fields
+//!         | length (4), from (2), to (2), again (1), where in the batch (4)
 //! ```
 //!
-//! Numbers are little endian. [`begin`] and [`encode`] write, [`Batch`] reads. What store
+//! The second form says what a message before it in the batch says, to another shard: what
+//! several shards of one process are to have is there once.
+//!
+//! Numbers are little endian. [`begin`] and [`encode`] write, [`Recent::encode`] refers to
+//! what is there, [`Batch`] reads. What store
 //! operations, messages and session records are as bytes, `dunlin-store` says: here and in
 //! its logs they are the same. Every table of the files beside this one is the format and
 //! both directions of it; a field or a variant that is not in its table does not compile.
@@ -43,6 +48,7 @@
 //! slice of the received buffer where that is at most eight times as large, so that a
 //! message which is kept does not keep much else.
 
+mod again;
 mod bus;
 pub mod limits;
 mod messages;
@@ -61,6 +67,7 @@ use dunlin_store::codec::DecodeError as ValueError;
 use dunlin_store::codec::{Reader, Times};
 
 use crate::io::BusMessage;
+pub use again::{Added, Recent};
 use limits::MESSAGE_BYTES_MAX;
 use wire::{Wire, Writer};
 
@@ -75,6 +82,9 @@ pub const LEAST: u8 = 1;
 
 /// Set in kinds that a reader passes over if it does not know them.
 pub const MAY_SKIP: u8 = 0x80;
+
+/// Of a message that says what one before it says.
+const AGAIN: u8 = 0x7f;
 
 /// Bytes before the first message.
 const HEAD_BYTES: usize = 10;
@@ -172,6 +182,8 @@ pub struct Batch {
     at: usize,
     times: Times,
     sent: Instant,
+    /// Bytes of messages that others referred to.
+    again: usize,
 }
 
 impl Batch {
@@ -192,6 +204,7 @@ impl Batch {
             at: HEAD_BYTES,
             times: Times::new(sent, now),
             sent,
+            again: 0,
         })
     }
 
@@ -203,8 +216,9 @@ impl Batch {
 
     /// The next message; `None`: it is passed over.
     fn read(&mut self) -> Result<Option<Addressed>, DecodeError> {
+        let begin = self.at;
         let mut r = Reader::shared(&self.bytes, self.times);
-        r.take(self.at)?;
+        r.take(begin)?;
         // What separates messages is read first: without it there is no next one.
         self.at = self.bytes.len();
         let mut message = r.nested()?;
@@ -215,6 +229,12 @@ impl Batch {
         let r = &mut message;
         let (from, to) = (ShardId::take(r)?, ShardId::take(r)?);
         let kind = r.rest().first().copied().ok_or(ValueError::Truncated)?;
+        if kind == AGAIN {
+            r.u8()?;
+            let at = r.u32()?;
+            let message = again::read(self, begin, at as usize)?;
+            return Ok(Some(Addressed { from, to, message }));
+        }
         if !BusMessage::NUMBERS.contains(&kind) {
             return match kind & MAY_SKIP {
                 0 => Err(DecodeError::Kind(kind)),

@@ -41,8 +41,55 @@ pub(crate) enum Change {
 #[derive(Debug)]
 struct Way {
     peer: Peer,
+    gathered: Gathered,
+}
+
+/// What is for a run of a node and was not handed over. What several shards there are to have
+/// goes once.
+#[derive(Debug)]
+struct Gathered {
     run: u64,
     batch: Vec<u8>,
+    recent: bus::Recent,
+}
+
+impl Gathered {
+    const fn new(run: u64) -> Self {
+        Self {
+            run,
+            batch: Vec::new(),
+            recent: bus::Recent::new(0),
+        }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        begin_batch(self.run, &mut self.batch);
+        self.recent = bus::Recent::new(self.batch.len());
+        bus::begin(now, &mut self.batch);
+    }
+
+    /// Adds a message; a batch that is full, and is to be handed over before.
+    fn push(
+        &mut self,
+        (from, to): (ShardId, ShardId),
+        message: &BusMessage,
+        now: Instant,
+    ) -> Result<Option<Vec<u8>>, bus::EncodeError> {
+        if self.batch.is_empty() {
+            self.begin(now);
+        }
+        let before = self.batch.len();
+        let added = self.recent.encode(from, to, message, &mut self.batch)?;
+        // A reference goes with what it refers to.
+        if before <= BATCH_BYTES || added == bus::Added::Reference {
+            return Ok(None);
+        }
+        self.batch.truncate(before);
+        let full = core::mem::take(&mut self.batch);
+        self.begin(now);
+        self.recent.encode(from, to, message, &mut self.batch)?;
+        Ok(Some(full))
+    }
 }
 
 /// See the head of the file. Of a broker that is alone, it is empty.
@@ -90,8 +137,7 @@ impl Far {
                     joined.extend(shards_of(node, run.shards));
                     let way = Way {
                         peer,
-                        run: run.number,
-                        batch: Vec::new(),
+                        gathered: Gathered::new(run.number),
                     };
                     self.ways.insert(node, way);
                 }
@@ -110,31 +156,26 @@ impl Far {
             // It is gone, and the shard is about to hear of it.
             return;
         };
-        if way.batch.len() > BATCH_BYTES {
-            send(self.nodes.as_deref(), way);
-        }
-        if way.batch.is_empty() {
-            begin_batch(way.run, &mut way.batch);
-            bus::begin(now, &mut way.batch);
-        }
-        if let Err(error) = bus::encode(from, to, message, &mut way.batch) {
-            broken(self.nodes.as_deref(), &error.to_string());
+        match way.gathered.push((from, to), message, now) {
+            Ok(None) => {}
+            Ok(Some(full)) => send(self.nodes.as_deref(), &way.peer, full),
+            Err(error) => broken(self.nodes.as_deref(), &error.to_string()),
         }
     }
 
     /// Hands over what was gathered.
     pub(crate) fn flush(&mut self) {
         for way in self.ways.values_mut() {
-            if !way.batch.is_empty() {
-                send(self.nodes.as_deref(), way);
+            let batch = core::mem::take(&mut way.gathered.batch);
+            if !batch.is_empty() {
+                send(self.nodes.as_deref(), &way.peer, batch);
             }
         }
     }
 }
 
-fn send(nodes: Option<&Nodes>, way: &mut Way) {
-    let batch = core::mem::take(&mut way.batch);
-    match way.peer.send(batch.into()) {
+fn send(nodes: Option<&Nodes>, peer: &Peer, batch: Vec<u8>) {
+    match peer.send(batch.into()) {
         // That the link is lost is heard soon.
         Ok(()) | Err(SendError::Lost) => {}
         Err(error) => broken(nodes, &error.to_string()),
@@ -151,7 +192,58 @@ fn broken(nodes: Option<&Nodes>, why: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::frame::Frame;
     use super::*;
+
+    /// Bytes that go for a message of 3 MiB to so many shards of a node, and all that is read
+    /// of them.
+    fn bytes_to(shards: u16) -> (usize, Vec<ShardId>) {
+        let mut gathered = Gathered::new(7);
+        let (now, from) = (Instant::from_micros(1), ShardId(64));
+        let message = || BusMessage::Messages(vec![9; 3 << 20]);
+        let mut batches = Vec::new();
+        for to in shards_of(2, shards) {
+            let full = gathered.push((from, to), &message(), now);
+            batches.extend(full.expect("within limits"));
+        }
+        batches.push(gathered.batch);
+        let mut found = Vec::new();
+        for batch in &batches {
+            let Some(Frame::Batch { run: 7, bytes }) = Frame::decode(&batch.clone().into()) else {
+                panic!("no batch");
+            };
+            for read in bus::Batch::open(bytes, now).expect("a batch") {
+                let read = read.expect("readable");
+                assert!(matches!(&read.message, BusMessage::Messages(it) if it.len() == 3 << 20));
+                found.push(read.to);
+            }
+        }
+        (batches.iter().map(Vec::len).sum(), found)
+    }
+
+    /// A count of bytes; before, each shard had its own.
+    #[test]
+    fn a_message_goes_to_a_node_once() {
+        let (one, _) = bytes_to(1);
+        assert!(one > 3 << 20);
+        let (four, found) = bytes_to(4);
+        assert_eq!(four, one + 3 * 13);
+        assert_eq!(found, shards_of(2, 4).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_differs_goes_in_batches_of_bounded_length() {
+        let mut gathered = Gathered::new(7);
+        let (now, way) = (Instant::from_micros(1), (ShardId(64), ShardId(128)));
+        let mut full = 0;
+        for number in 0..20 {
+            let message = BusMessage::Messages(vec![number; 300_000]);
+            let batch = gathered.push(way, &message, now).expect("within limits");
+            full += usize::from(batch.is_some());
+            assert!(gathered.batch.len() < BATCH_BYTES + 400_000);
+        }
+        assert_eq!(full, 4);
+    }
 
     #[test]
     fn a_shard_of_an_edge_reads_from_clients_when_it_has_heard_everything() {

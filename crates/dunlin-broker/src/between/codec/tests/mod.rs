@@ -1,6 +1,7 @@
 //! Batches that come back, batches of the format's first day, of later versions, and
 //! bytes that are none.
 
+mod again;
 pub(super) mod any;
 mod bad;
 mod roundtrip;
