@@ -60,6 +60,7 @@ pub fn run(open: Open<'_>, histories: u64) {
     a_sequence_number_twice(open);
     a_sequence_number_again(open);
     queues_are_in_order(open);
+    a_post_and_how_far_it_is_taken(open);
     limits(open);
     for seed in 0..histories {
         random_history(open, seed);
@@ -550,6 +551,62 @@ pub fn queues_are_in_order(open: Open<'_>) {
     let queue = &recovered.sessions[0].queue;
     assert_eq!(queue.len(), 12);
     assert!(queue.is_sorted_by(|a, b| a.seq() < b.seq()));
+}
+
+/// What a broker with several stores relies on: a message that is for sessions here and for
+/// other stores is stored once, each of those has it until it is removed there, in any
+/// order; what one of them takes is stored with how far that is.
+pub fn a_post_and_how_far_it_is_taken(open: Open<'_>) {
+    let mut pair = Pair::new(open);
+    let posts = |number: u8| Target {
+        added: Some(Arc::from([1, number])),
+        ..Target::new(SessionKey(2), QoS::ExactlyOnce)
+    };
+    let taken = |number: u64| StoreOp::PutMeta {
+        key: Text::from("taken"),
+        value: Bytes::copy_from_slice(&number.to_le_bytes()),
+    };
+    let inbound = StoreOp::PutInbound {
+        session: SessionKey(1),
+        packet_id: 9,
+    };
+    let local = Target::new(SessionKey(1), QoS::ExactlyOnce);
+    for number in 1..=3 {
+        // The queue of another store is made with the first message that is for it.
+        let make = [session(1, "client"), session(2, "0/1")];
+        let make = make.into_iter().filter(|_| number == 1);
+        let ops = make.chain([
+            inbound.clone(),
+            StoreOp::Enqueue {
+                seq: seq(10 - u64::from(number)),
+                message: message("a/b", "for both"),
+                targets: vec![local.clone(), posts(number)],
+            },
+        ]);
+        pair.write(ops.collect());
+    }
+    let recovered = pair.reopen();
+    let queue = &recovered.sessions[1].queue;
+    let numbers: Vec<Option<&[u8]>> = queue.iter().map(|it| it.added().map(|it| &**it)).collect();
+    let want: [&[u8]; 3] = [&[1, 3], &[1, 2], &[1, 1]];
+    assert_eq!(numbers, want.map(Some), "each with its number");
+    pair.write(vec![dequeue(9, 2), dequeue(8, 2)]);
+    pair.load(vec![seq(9), seq(8)]);
+    let recovered = pair.reopen();
+    assert_eq!(
+        recovered.sessions[0].queue.len(),
+        3,
+        "those of the sessions here stay"
+    );
+    assert_eq!(recovered.sessions[1].queue.len(), 1);
+    // The other side: what follows from a message, with how far messages are taken.
+    for number in 1..=3 {
+        pair.write(vec![enqueue(20 + number, "taken", &[1]), taken(number)]);
+    }
+    let recovered = pair.reopen();
+    assert_eq!(recovered.meta.len(), 1);
+    pair.write(vec![taken(1), dequeue(22, 1), dequeue(23, 1)]);
+    pair.reopen();
 }
 
 /// What is over a limit is refused, alone.
