@@ -231,12 +231,35 @@ pub enum HomeLost {
     Moved(Text),
 }
 
+/// What a home may have stored for one home that has another store, until that has it.
+#[derive(Clone, Debug)]
+pub struct PostLimits {
+    /// Most messages.
+    pub messages_max: usize,
+    /// Most bytes of messages.
+    pub bytes_max: usize,
+}
+
+impl Default for PostLimits {
+    fn default() -> Self {
+        Self {
+            messages_max: 100_000,
+            bytes_max: 256 << 20,
+        }
+    }
+}
+
 /// Where a shard stands that is not alone with those of its process.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     /// Which shards own what is durable. `None`: all of this process, which have the
     /// numbers from zero on.
     pub homes: Option<Homes>,
+    /// How many homes have one store, from the first on; the next so many have another.
+    /// 0: all have one.
+    pub homes_per_store: u16,
+    /// What is kept for the homes of other stores.
+    pub posts: PostLimits,
     /// How often a shard of this number has been there before.
     pub incarnation: u16,
     /// What clients hear when a home is gone, and with it this shard.

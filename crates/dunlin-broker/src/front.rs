@@ -352,6 +352,18 @@ pub(crate) fn handle_shard_gone(own: &mut Owners, shard: ShardId) {
     claims::handle_gone(own, shard);
 }
 
+/// Whether a connection cannot go on without a home that has another store than this one.
+pub(crate) fn depends_on(own: &Owners, c: ConnIdx, home: ShardId) -> bool {
+    match own.conns.peek(c) {
+        #[cfg(feature = "mqtt")]
+        Some(Conn::Mqtt(_)) => claims::depends_on(own, c, home),
+        // It may have links to nodes there.
+        #[cfg(feature = "amqp")]
+        Some(Conn::Amqp(_) | Conn::Carrier(_)) => true,
+        None => false,
+    }
+}
+
 /// Another shard has something done on a connection of this one.
 pub(crate) fn note_command(own: &mut Owners, command: &NetCommand) {
     #[cfg(feature = "mqtt")]

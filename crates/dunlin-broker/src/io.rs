@@ -18,6 +18,7 @@ use crate::memory::Part;
 use crate::owners::figures::Counts;
 use crate::owners::holders::{Holder, Holding};
 use crate::owners::pending::Passed;
+use crate::owners::posts::Post;
 use crate::queues::calls::Call;
 
 /// Something happened.
@@ -53,7 +54,9 @@ pub enum Input<'a> {
     },
 }
 
-/// Shards come and go. The homes of a home are there from the start and stay.
+/// Shards come and go. For a home, those that share its store are there from the start and
+/// stay; those that have another store come and go, and a home of which there are such may
+/// serve from [`Output::Ready`] on.
 ///
 /// Every shard hears of every other one: that it has joined before anything comes from
 /// it, and nothing comes from it after it is gone. A shard that comes back under its
@@ -248,6 +251,21 @@ pub enum BusMessage {
         token: u64,
         /// It is done with; if not, another member is to get it.
         over: bool,
+    },
+    /// Messages of publishes at the sender, which its store has, for a home with another
+    /// store. Answered by [`BusMessage::Taken`].
+    Posts {
+        /// The number of the post before the first of them.
+        after: u64,
+        /// In the order of their numbers.
+        posts: Vec<Post>,
+    },
+    /// What the receiver has posted is stored here.
+    Taken {
+        /// Up to the post with this number.
+        up_to: u64,
+        /// Those after it are to be sent once more.
+        again: bool,
     },
 }
 

@@ -81,8 +81,8 @@ pub use between::codec as bus;
 pub use bridges::{BRIDGE_PREFIX, Bounds, BridgeSession, Bridges, is_bridge_name};
 pub use config::{
     ClientLimits, Config, HomeLost, LinkRedirect, NamedQueue, Nodes, OtherUser, PRIORITY_MAX,
-    Priority, QueueFull, Queues, Redirect, RunningLimits, Sending, Server, SessionLimits, SysEvent,
-    SysTopics, Transactions,
+    PostLimits, Priority, QueueFull, Queues, Redirect, RunningLimits, Sending, Server,
+    SessionLimits, SysEvent, SysTopics, Transactions,
 };
 pub use io::{
     AccessEvent, AccessKind, BusMessage, Event, Forward, Input, InterestChange, Manner, Membership,
@@ -91,6 +91,7 @@ pub use io::{
 pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};
 pub use owners::members::Homes;
+pub use owners::posts::Post;
 pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
 pub use quotas::{QUOTAS_MAX, Quota, Quotas};
 pub use random::{SECRET_BYTES, Secret, home_shard};

@@ -5,6 +5,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId};
@@ -20,7 +21,7 @@ use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
-use crate::messages::{loans, shared, stored, throttle};
+use crate::messages::{loans, posts, shared, stored, taking, throttle};
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::queues::{dead, dispatch, making, moving, restoring, retiring, termini};
@@ -28,6 +29,10 @@ use crate::reports::census::{self, Census};
 use crate::reports::{audit, events, mosquitto, sys};
 use crate::sessions::{restore, rules};
 use crate::stats::Stats;
+
+/// Time until a home that has not heard yet what those of other stores want looks again
+/// at what is due.
+const HEARD_AFTER: Duration = Duration::from_millis(100);
 
 /// One shard of the broker.
 ///
@@ -169,6 +174,10 @@ impl Shard {
                     if let Some(c) = own.conns.find(conn) {
                         front::check_silence(own, c);
                     }
+                }
+                Timer::Session(session) if own.members.is_waiting() => {
+                    // It does not know yet who wants the will.
+                    own.timers.set(now + HEARD_AFTER, Timer::Session(session));
                 }
                 Timer::Session(session) => {
                     if let Some(s) = own.sessions.resolve(session) {
@@ -312,6 +321,8 @@ impl Shard {
                     let (to, passed) = *loan;
                     loans::lend(own, to, passed);
                 }
+                Some(Later::Post(to)) => posts::give(own, to),
+                Some(Later::Taken(from, stored)) => taking::end(own, from, stored),
                 Some(Later::Call(call)) => {
                     let here = own.config.shard;
                     dispatch::handle(own, here, call);

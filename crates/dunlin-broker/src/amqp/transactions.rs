@@ -45,6 +45,10 @@ pub(super) fn attach(
         let text = "this server has no store for transactions";
         return Err(attaching::refusal(condition::NOT_IMPLEMENTED, text));
     }
+    if own.members.has_apart() {
+        let text = "this server has several stores, and no transactions over them";
+        return Err(attaching::refusal(condition::NOT_IMPLEMENTED, text));
+    }
     let coordinator = Coordinator {
         credit: CREDIT,
         ..Coordinator::default()

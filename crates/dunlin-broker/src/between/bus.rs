@@ -4,7 +4,7 @@ use bytes::Bytes;
 use dunlin_base::transport::{NetEvent, NetEventKind};
 use dunlin_base::{ShardId, StreamId};
 
-use crate::between::introducing;
+use crate::between::{apart, introducing};
 use crate::front;
 use crate::io::{
     BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall, ShardFigures,
@@ -46,13 +46,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             own.outbox.push(Output::Net(command));
         }
         BusMessage::Interest { token, changes } => {
-            for change in changes {
-                handle_interest(own, from, &change);
-            }
-            if token != 0 {
-                let message = BusMessage::InterestNoted { token };
-                own.outbox.bus(from, message);
-            }
+            handle_changes(own, from, token, &changes);
         }
         BusMessage::InterestNoted { token } => {
             if is_asked(own, from, token) {
@@ -79,8 +73,11 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         },
         BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),
         BusMessage::PassedOn(PassedOn(passed)) => shared::handle_passed_on(own, from, *passed),
-        BusMessage::Retained { message } => own.routing.retained.set(&message),
+        BusMessage::Retained { message } => own.routing.handle_retained(from, &message),
         BusMessage::Introduced => introducing::handle_introduced(own, from),
+        message @ (BusMessage::Posts { .. } | BusMessage::Taken { .. }) => {
+            apart::handle(own, from, message);
+        }
         BusMessage::Returned { token, over } => loans::handle_returned(own, from, token, over),
     }
 }
@@ -92,10 +89,23 @@ fn handle_net(own: &mut Owners, event: NetEvent<Bytes>) {
     }
 }
 
+/// What the sessions of another shard want has changed, which hears that it is known.
+fn handle_changes(own: &mut Owners, from: ShardId, token: u64, changes: &[InterestChange]) {
+    for change in changes {
+        handle_interest(own, from, change);
+    }
+    if token != 0 {
+        let message = BusMessage::InterestNoted { token };
+        own.outbox.bus(from, message);
+    }
+}
+
 /// What the sessions of another shard want has changed. Where an edge has no store, it has
 /// no queues of groups.
 fn handle_interest(own: &mut Owners, from: ShardId, change: &InterestChange) {
     match (own.members.may_go(from), change) {
+        // It is in another store.
+        (true, InterestChange::Queue(..)) => {}
         (true, _) => own.routing.handle_interest_of_edge(from, change),
         (false, InterestChange::Queue(..)) if own.members.is_edge() => {}
         (false, _) => own.routing.handle_interest(from, change),

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use dunlin_base::{ShardId, Text};
 
+use crate::between::apart;
 use crate::io::{BusMessage, InterestChange, Output};
 use crate::owners::Owners;
 use crate::owners::pending::{Chapter, Introduction, Pending};
@@ -45,6 +46,9 @@ fn end(own: &mut Owners, to: ShardId) {
 
 /// A shard has said everything that this one has to know.
 pub(crate) fn handle_introduced(own: &mut Owners, from: ShardId) {
+    if own.members.is_apart(from) {
+        apart::introduced(own, from);
+    }
     if own.members.hear(from) {
         own.outbox.push(Output::Ready);
     }

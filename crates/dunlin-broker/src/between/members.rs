@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use dunlin_base::transport::{CloseCause, NetEventKind};
 use dunlin_base::{ShardId, Text};
 
-use crate::between::{bus, introducing};
+use crate::between::{apart, bus, introducing};
 use crate::config::HomeLost;
 use crate::control::values::{Ending, EndingKind};
 use crate::front;
@@ -35,6 +35,9 @@ fn joined(own: &mut Owners, shards: &[ShardId]) {
     }
     own.budget.holders.set_shards(own.members.len());
     for shard in new {
+        if own.members.is_apart(shard) {
+            apart::joined(own, shard);
+        }
         introducing::begin(own, shard);
     }
 }
@@ -50,8 +53,12 @@ fn gone(own: &mut Owners, shard: ShardId) {
     own.budget.holders.set_shards(own.members.len());
     own.budget.holders.forget(shard);
     own.figures.forget(shard);
-    for share in own.routing.forget(shard) {
-        groups::forget_empty(own, &share);
+    let is_apart = own.members.is_apart(shard);
+    // Its durable sessions still want what they did.
+    if !is_apart {
+        for share in own.routing.forget(shard) {
+            groups::forget_empty(own, &share);
+        }
     }
     lose_conns(own, shard);
     front::handle_shard_gone(own, shard);
@@ -67,7 +74,10 @@ fn gone(own: &mut Owners, shard: ShardId) {
             bus::release(own, token);
         }
     }
-    introducing::handle_introduced(own, shard);
+    match is_apart {
+        true => apart::gone(own, shard),
+        false => introducing::handle_introduced(own, shard),
+    }
 }
 
 /// Connections of a shard that is gone whose sessions are here have closed.

@@ -15,10 +15,11 @@ use dunlin_base::{Message, QoS, ShardId, Text};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::io::{BusMessage, Forward, Manner, Missed, NotTaken, Preparation};
 use crate::messages::source::Source;
-use crate::messages::{deliver, finding, loans, retained, settle, shared, throttle};
+use crate::messages::{deliver, finding, loans, posts, retained, settle, shared, throttle};
 use crate::owners::Owners;
 use crate::owners::node::BINDING;
 use crate::owners::pending::{Part, Pending, PendingPublish, Record, Work};
+use crate::owners::posts::Purpose;
 use crate::owners::routing::{Hit, Matches, Scope, Wanted};
 use crate::queues::{addresses, making, waiting};
 use crate::topics::sparkplug;
@@ -119,6 +120,11 @@ pub(crate) fn place(
     }
     for (to, mut wanted) in found.forwards.drain(..) {
         if acknowledged && own.members.is_far(to) {
+            if own.members.is_apart(to) && !wanted.queue {
+                let purpose = Purpose::of(wanted);
+                posts::add(own, to, &source.message(), purpose, publish);
+                continue;
+            }
             for share in core::mem::take(&mut wanted.shares) {
                 let message = source.message();
                 place_share(own, (to, token), &message, share, publish);

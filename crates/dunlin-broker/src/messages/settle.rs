@@ -12,7 +12,7 @@ use crate::control::values::Reply;
 use crate::ids::SessionRef;
 use crate::io::{BusMessage, NotTaken, Preparation};
 use crate::messages::source::Source;
-use crate::messages::{retained, throttle};
+use crate::messages::{posts, retained, throttle};
 use crate::owners::pending::{
     Due, Once, Pending, PendingPublish, Record, Rest, Transacted, Verdict, Work,
 };
@@ -101,6 +101,9 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
         publish.rest_mut().work.ops.extend(ops);
     }
     let (mut stored, is_whole) = (publish.refused.is_none(), publish.is_transacted());
+    if stored && publish.rest().is_some_and(|rest| !rest.posts.is_empty()) {
+        posts::write(own, publish.rest_mut());
+    }
     if publish.rest().is_some_and(|rest| rest.dead.is_some()) {
         // Two batches may have them: it is there before it is not here.
         let ops = &mut publish.rest_mut().work.ops;
@@ -114,6 +117,9 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     };
     if is_whole {
         let ops = core::mem::take(ops);
+        if let Some((from, _)) = publish.rest().and_then(|rest| rest.taken) {
+            own.commits.posts.note_attempt(from, &ops);
+        }
         let pending = Pending::Publish(publish);
         return own.commits.write_whole(ops, token, pending);
     }
@@ -179,6 +185,10 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
         throttle::note_stored(own, rest.unstored);
     }
     settle_work(own, rest.work, stored);
+    posts::settle(own, &rest.posts, stored);
+    if let Some((from, _)) = rest.taken {
+        own.later.push_back(Later::Taken(from, stored));
+    }
     if let Some(record) = rest.record {
         own.stats.publishes_refused += u64::from(!stored);
         receivers::after_will(own, record, stored);

@@ -11,10 +11,11 @@ use dunlin_store::{Seq, SessionKey, StoreOp};
 use crate::ids::{SessionIdx, SessionRef};
 use crate::io::{BusMessage, Forward, Manner, Missed, NotTaken, PassedOn};
 use crate::messages::source::Source;
-use crate::messages::{deliver, settle};
+use crate::messages::{deliver, posts, settle};
 use crate::owners::commits::target;
 use crate::owners::connections::Connections;
 use crate::owners::pending::{Passed, PendingPublish};
+use crate::owners::posts::Purpose;
 use crate::owners::routing::{Hit, Member, Subscribed, Subscriber};
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
@@ -174,6 +175,8 @@ fn choose(own: &Owners, passed: &Passed, among: &Choice) -> Option<(Subscriber, 
             let lends = own.members.may_go(to);
             let is_there = delivery.held().is_some() || delivery.seq.is_some();
             let may = !lends || is_there && own.routing.loans.has_room(to);
+            // What one store has stays there.
+            let may = may && !own.members.is_apart(to);
             !local && may && (!exact || groups.of(share, to).is_some())
         }
     };
@@ -404,6 +407,14 @@ fn give(
             let mut hits = alloc::vec![Hit { queue, ..hit }];
             let work = &mut publish.rest_mut().work;
             deliver::deliver_hits(own, &mut source, &mut hits, work)
+        }
+        Subscriber::Shard(to) if own.members.is_apart(to) => {
+            let purpose = Purpose {
+                shares: alloc::vec![share],
+                ..Purpose::default()
+            };
+            posts::add(own, to, message, purpose, publish);
+            true
         }
         Subscriber::Shard(to) if own.members.may_go(to) => {
             lend(own, to, message, share, publish);

@@ -10,7 +10,7 @@ use crate::control::values::Reply;
 use crate::front;
 use crate::ids::SessionRef;
 use crate::io::Event;
-use crate::messages::{loans, publish, settle, shared};
+use crate::messages::{loans, posts, publish, settle, shared, taking};
 use crate::owners::Owners;
 use crate::owners::commits::Done;
 use crate::owners::pending::Pending;
@@ -43,6 +43,9 @@ pub(crate) fn handle_done(own: &mut Owners, done: Done) {
 fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option<Arc<Message>>)]) {
     if session == shared::NONE {
         return loans::handle_loaded(own, messages);
+    }
+    if session == posts::LOADS {
+        return posts::handle_loaded(own, messages);
     }
     if let Some(entry) = own.sessions.resolve_mut(session) {
         entry.handle_loaded(messages);
@@ -77,9 +80,11 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Operator(number) => own.outbox.reply(number, Reply::Stored(true)),
         Pending::Promise(it) => publish::promise(own, it.from, it.work, it.refused, None),
         Pending::Part(part) => publish::finish_part(own, *part, true),
+        Pending::Take(from) => taking::ask_again(own, from),
         Pending::Binding(_)
         | Pending::Load { .. }
         | Pending::Bury(_)
+        | Pending::Posted(..)
         | Pending::Introduction(_) => {}
     }
 }
@@ -94,7 +99,9 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Node(node) => nodes::handle_stored(own, node, false),
         Pending::Group { share, queue } => groups::handle_stored(own, share, queue, false),
         Pending::Settlement(settlement) => credit::handle_removed(own, settlement, false),
-        Pending::Attached(..) | Pending::Acquired(_) => own.retry_later(pending),
+        Pending::Attached(..) | Pending::Acquired(_) | Pending::Take(_) | Pending::Posted(..) => {
+            own.retry_later(pending)
+        }
         Pending::Change(node) => manage::handle_stored(own, node, false),
         Pending::Delete(asked) => manage::handle_deleted(own, asked, false),
         Pending::Purge(purge) => manage::handle_purged(own, purge, false),
@@ -119,6 +126,11 @@ pub(crate) fn retry(own: &mut Owners) {
             Pending::Load {
                 session: shared::NONE,
             } => loans::load_again(own),
+            Pending::Load {
+                session: posts::LOADS,
+            } => posts::load_again(own),
+            Pending::Take(from) => taking::undo(own, from),
+            Pending::Posted(queue, seqs) => posts::remove(own, queue, seqs),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {
                     receivers::pump(own, session.at);

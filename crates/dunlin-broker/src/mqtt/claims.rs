@@ -60,6 +60,11 @@ pub(crate) fn accept(
     if is_home && own.sessions.elsewhere(&client_id).is_none() {
         return accept::accept(own, c, connect, pending.assigned, identity, 0);
     }
+    if !own.members.has(home) {
+        let cause = "the shard that grants the client identifier is away";
+        let fault = Fault::new(ReasonCode::ServerUnavailable, cause);
+        return ending::refuse(own, c, fault);
+    }
     let Some(conn) = own.conns.mqtt_mut(c) else {
         return;
     };
@@ -73,6 +78,7 @@ pub(crate) fn accept(
     let token = own.commits.token();
     own.commits
         .wait(token, MqttPending::Claim { conn: id }.into());
+    own.members.expect(home, token);
     let message = BusMessage::Claim {
         token,
         client_id,
@@ -96,8 +102,12 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             client_id,
             user,
         } => handle_claim(own, from, token, &client_id, user),
-        BusMessage::Denied { token } => handle_denied(own, token),
-        BusMessage::Granted { token, client_id } => handle_granted(own, from, token, client_id),
+        BusMessage::Denied { token } if own.members.answer(from, token) => {
+            handle_denied(own, token);
+        }
+        BusMessage::Granted { token, client_id } if own.members.answer(from, token) => {
+            handle_granted(own, from, token, client_id);
+        }
         BusMessage::Evict { token, client_id } => handle_evict(own, token, &client_id),
         BusMessage::Left { token, client_id } => handle_left(own, from, token, &client_id),
         _ => own.outbox.note_missing(),
@@ -175,6 +185,25 @@ pub(crate) fn handle_gone(own: &mut Owners, shard: ShardId) {
         let ended = own.sessions.remove_elsewhere(&client_id);
         for claimant in ended.into_iter().flat_map(|ended| ended.waiting) {
             claim(own, &client_id, claimant);
+        }
+    }
+}
+
+/// Whether a connection cannot go on without a home: its session is there, or its client
+/// identifier is granted there.
+pub(crate) fn depends_on(own: &Owners, c: ConnIdx, home: ShardId) -> bool {
+    let Some(conn) = own.conns.peek_mqtt(c) else {
+        return false;
+    };
+    match &conn.phase {
+        Phase::HandedOver(to) => *to == home,
+        Phase::Claiming(_) => {
+            let who = conn.who.as_ref();
+            who.is_some_and(|who| own.members.home(&who.client_id) == home)
+        }
+        _ => {
+            let session = conn.session().and_then(|s| own.sessions.mqtt(s));
+            session.is_some_and(|it| it.claim != 0 && own.members.home(&it.client_id) == home)
         }
     }
 }

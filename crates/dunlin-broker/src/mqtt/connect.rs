@@ -79,8 +79,8 @@ pub(crate) fn handle_connect(
             return Ok(Flow::Continue);
         }
     };
-    if let Some(home) = elsewhere(own, connect, lacks_id) {
-        return Ok(Flow::HandOver(home));
+    if let Some(flow) = leads_away(own, c, connect, lacks_id) {
+        return Ok(flow);
     }
     let assigned = lacks_id.then(|| assign_client_id(own));
     let pending = PendingConnect {
@@ -89,6 +89,22 @@ pub(crate) fn handle_connect(
     };
     authenticate::authenticate(own, c, connect, pending);
     Ok(Flow::Continue)
+}
+
+/// What follows if the session is not to be here, or not now.
+fn leads_away(own: &mut Owners, c: ConnIdx, connect: &Connect<'_>, lacks_id: bool) -> Option<Flow> {
+    let cause = match elsewhere(own, connect, lacks_id) {
+        Some(home) if own.members.has(home) => return Some(Flow::HandOver(home)),
+        Some(_) => "the shard of the session is away",
+        // A home of another store may have given it here.
+        None if own.members.is_waiting() && !own.members.is_edge() => {
+            "the shard does not know yet what others want"
+        }
+        None => return None,
+    };
+    let fault = Fault::new(ReasonCode::ServerUnavailable, cause);
+    ending::refuse(own, c, fault);
+    Some(Flow::Continue)
 }
 
 /// Where the session lives, if that is not here.

@@ -115,6 +115,8 @@ pub(crate) fn retry(own: &mut Owners, pending: MqttPending) {
 pub(crate) fn handle_noted(own: &mut Owners, token: u64, pending: MqttPending) {
     match pending {
         MqttPending::Subscribe(pending) => subscribe::advance_subscribe(own, token, pending),
+        // The home that was to grant it is gone, and its connection ends with that.
+        MqttPending::Claim { .. } => {}
         other => own.commits.wait(token, other.into()),
     }
 }

@@ -15,6 +15,7 @@ use hashbrown::HashMap;
 use crate::ids::SessionRef;
 use crate::owners::missing::Missing;
 use crate::owners::pending::{Pending, PendingPublish, Work};
+use crate::owners::posts::Posts;
 
 /// Publishes that wait for other shards for which memory is kept while none does:
 /// about as many as one batch of them has.
@@ -79,6 +80,7 @@ pub(crate) struct Commits {
     done: VecDeque<Done>,
     last_token: u64,
     last_seq: u64,
+    pub(crate) posts: Posts,
     pub(crate) missing: Missing,
     #[cfg(test)]
     searches: core::cell::Cell<u64>,
@@ -139,6 +141,7 @@ impl Commits {
             done: VecDeque::new(),
             last_token: (u64::from(incarnation) << INCARNATION_BITS) + 1,
             last_seq: 1,
+            posts: Posts::new(incarnation),
             missing: Missing::default(),
             #[cfg(test)]
             searches: core::cell::Cell::default(),

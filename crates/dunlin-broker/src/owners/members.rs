@@ -1,5 +1,6 @@
-//! Which shards there are. Homes own what is durable, and each name has one of them;
-//! they are there as long as this shard is. All others come and go.
+//! Which shards there are. Homes own what is durable, and each name has one of them.
+//! Those that share the store of this shard are there as long as it is. All others come
+//! and go: edges, and homes that have another store.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -35,6 +36,20 @@ impl Homes {
     pub fn iter(self) -> impl Iterator<Item = ShardId> {
         (0..self.count.max(1)).map(move |at| ShardId(self.first.0.wrapping_add(at)))
     }
+
+    /// Those that have one store with `home`, where each store has so many, one after the
+    /// other; with 0, and for a shard that is no home, all.
+    fn with_store_of(self, home: ShardId, per_store: u16) -> Self {
+        if per_store == 0 || !self.contains(home) {
+            return self;
+        }
+        let at = home.0.wrapping_sub(self.first.0);
+        let before = at - at % per_store;
+        Self {
+            first: ShardId(self.first.0.wrapping_add(before)),
+            count: per_store.min(self.count - before),
+        }
+    }
 }
 
 /// The shards of a broker, as one of them knows them.
@@ -42,6 +57,8 @@ impl Homes {
 pub(crate) struct Members {
     here: ShardId,
     homes: Homes,
+    /// Those of them that share the store of this shard; of an edge, all.
+    together: Homes,
     /// Whether this one is a home.
     is_home: bool,
     /// All but this one, in order.
@@ -57,17 +74,23 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// The homes are there from the start, for one of them.
-    pub(crate) fn new(here: ShardId, homes: Homes) -> Self {
+    /// The homes of one store, so many each (0: there is one store), are there from the
+    /// start for each other. One with other stores beside its own may serve when it has
+    /// heard everything from all homes of those.
+    pub(crate) fn new(here: ShardId, homes: Homes, per_store: u16) -> Self {
         let is_home = homes.contains(here);
-        let others = homes.iter().filter(|shard| is_home && *shard != here);
+        let together = homes.with_store_of(here, per_store);
+        let others = together.iter().filter(|shard| is_home && *shard != here);
+        let apart = homes.iter().filter(|shard| !together.contains(*shard));
+        let unheard: BTreeSet<ShardId> = apart.collect();
         Self {
             here,
             homes,
+            together,
             is_home,
             others: others.collect(),
             due: BTreeMap::new(),
-            unheard: (!is_home).then(BTreeSet::new),
+            unheard: (!is_home || !unheard.is_empty()).then_some(unheard),
             newcomers: VecDeque::new(),
         }
     }
@@ -102,6 +125,26 @@ impl Members {
         self.homes.of(name) == self.here
     }
 
+    /// The homes that share the store of this shard; of an edge, all.
+    pub(crate) const fn together(&self) -> Homes {
+        self.together
+    }
+
+    /// Whether there are homes that have another store than this one.
+    pub(crate) fn has_apart(&self) -> bool {
+        self.together != self.homes
+    }
+
+    /// Whether a shard is a home that has another store than this one.
+    pub(crate) fn is_apart(&self, shard: ShardId) -> bool {
+        !self.together.contains(shard) && self.homes.contains(shard)
+    }
+
+    /// Whether this shard has not heard yet what it has to know before it may serve.
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.unheard.is_some()
+    }
+
     /// Whether this shard comes and goes.
     pub(crate) const fn is_edge(&self) -> bool {
         !self.is_home
@@ -109,7 +152,7 @@ impl Members {
 
     /// Whether a shard comes and goes.
     pub(crate) fn may_go(&self, shard: ShardId) -> bool {
-        !self.homes.contains(shard)
+        !self.together.contains(shard)
     }
 
     /// Whether a shard is in another process than this one.
@@ -219,7 +262,7 @@ mod tests {
     fn every_name_has_a_home_wherever_it_is_asked_for() {
         let numbers: Vec<u16> = HOMES.iter().map(|shard| shard.0).collect();
         assert_eq!(numbers, [64, 65]);
-        let [home, edge] = [65, 128].map(|here| Members::new(ShardId(here), HOMES));
+        let [home, edge] = [65, 128].map(|here| Members::new(ShardId(here), HOMES, 0));
         let names = ["a", "b", "sensor-7", "/queues/orders"];
         let at: Vec<ShardId> = names.iter().map(|name| home.home(name)).collect();
         assert!(at.iter().all(|shard| HOMES.contains(*shard)), "{at:?}");
@@ -237,7 +280,7 @@ mod tests {
 
     #[test]
     fn shards_come_and_go() {
-        let mut home = Members::new(ShardId(64), HOMES);
+        let mut home = Members::new(ShardId(64), HOMES, 0);
         assert_eq!(home.others().collect::<Vec<_>>(), [ShardId(65)]);
         assert!(home.join(ShardId(3)) && !home.join(ShardId(3)) && !home.join(ShardId(64)));
         assert_eq!((home.len(), home.has(ShardId(3))), (3, true));
@@ -248,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_waits_for_all_that_were_there() {
-        let mut edge = Members::new(ShardId(128), HOMES);
+        let mut edge = Members::new(ShardId(128), HOMES, 0);
         assert_eq!(edge.len(), 1);
         for shard in [64, 65, 192] {
             edge.join(ShardId(shard));
@@ -261,8 +304,44 @@ mod tests {
     }
 
     #[test]
+    fn homes_that_have_another_store_come_and_go() {
+        let homes = Homes {
+            first: ShardId(64),
+            count: 5,
+        };
+        let mut home = Members::new(ShardId(67), homes, 2);
+        let together: Vec<u16> = home.together().iter().map(|shard| shard.0).collect();
+        assert_eq!(together, [66, 67]);
+        assert_eq!(home.others().collect::<Vec<_>>(), [ShardId(66)]);
+        let apart = [64, 65, 68].map(ShardId);
+        for shard in apart {
+            assert!(home.is_apart(shard) && home.may_go(shard) && home.is_far(shard));
+        }
+        for shard in [66, 67] {
+            let shard = ShardId(shard);
+            assert!(!home.is_apart(shard) && !home.may_go(shard) && !home.is_far(shard));
+        }
+        let edge = ShardId(128);
+        assert!(home.may_go(edge) && !home.is_apart(edge));
+        // All of them have to say what they want, also those that come later.
+        home.join(apart[0]);
+        assert!(!home.hear(apart[0]) && home.leave(apart[0]) && home.is_waiting());
+        assert!(!home.hear(apart[2]) && home.hear(apart[1]) && !home.is_waiting());
+        // The last store has fewer; an edge and a home of the only store have no other.
+        let last = Members::new(ShardId(68), homes, 2);
+        assert_eq!(
+            (last.together().count, last.is_apart(ShardId(67))),
+            (1, true)
+        );
+        let [edge, home] = [(edge, 2), (ShardId(64), 0)]
+            .map(|(here, per_store)| Members::new(here, homes, per_store));
+        assert!(!edge.has_apart() && !home.has_apart() && !home.is_waiting());
+        assert!(!edge.is_apart(ShardId(64)) && !edge.may_go(ShardId(68)));
+    }
+
+    #[test]
     fn newcomers_have_their_turn_one_after_the_other() {
-        let mut home = Members::new(ShardId(64), HOMES);
+        let mut home = Members::new(ShardId(64), HOMES, 0);
         let [a, b, c] = [128, 192, 256].map(ShardId);
         assert!(home.introduce(a) && !home.introduce(b) && !home.introduce(c));
         assert_eq!(home.introduced(b), None, "it is not its turn");
@@ -283,7 +362,7 @@ mod tests {
 
     #[test]
     fn answers_are_due_from_who_may_go() {
-        let mut home = Members::new(ShardId(64), HOMES);
+        let mut home = Members::new(ShardId(64), HOMES, 0);
         let (edge, other) = (ShardId(128), ShardId(192));
         home.expect(ShardId(65), 7);
         home.expect(edge, 7);

@@ -26,6 +26,7 @@ pub(crate) mod missing;
 pub(crate) mod node;
 pub(crate) mod outbox;
 pub(crate) mod pending;
+pub(crate) mod posts;
 pub(crate) mod room;
 pub(crate) mod routing;
 pub(crate) mod senders;
@@ -97,6 +98,10 @@ pub(crate) enum Later {
     GiveAgain(SessionRef, Box<Delivery>),
     /// A member of a shared subscription on an edge gets a message.
     Lend(Box<(ShardId, Passed)>),
+    /// A home with another store gets what is posted to it.
+    Post(ShardId),
+    /// What a shard has posted is stored, or refused.
+    Taken(ShardId, bool),
     /// A link or node of this shard hears from another.
     Call(Call),
     /// A message of a node is dead.
@@ -158,7 +163,7 @@ impl Owners {
 
     pub(crate) fn new(config: Config, now: Instant) -> Self {
         let shard = config.shard;
-        let members = Members::new(shard, config.homes());
+        let members = Members::new(shard, config.homes(), config.nodes.homes_per_store);
         let mut random = Generator::new(config.secret.clone(), shard, config.nodes.incarnation);
         let hash_key = random.next() as u64;
         Self {

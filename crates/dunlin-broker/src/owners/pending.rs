@@ -16,6 +16,7 @@ use crate::ids::SessionRef;
 use crate::io::NotTaken;
 #[cfg(feature = "mqtt")]
 use crate::mqtt::waiting::MqttPending;
+use crate::owners::posts;
 use crate::owners::routing::Hit;
 use crate::queues::calls::{Call, Death, Waits};
 use crate::queues::orders::Asked;
@@ -221,6 +222,10 @@ pub(crate) struct Rest {
     pub(crate) relayed: Option<(ShardId, u64)>,
     /// An operator waits for what becomes of it, under this number.
     pub(crate) operator: Option<u64>,
+    /// What homes with other stores are to do with it.
+    pub(crate) posts: Vec<posts::New>,
+    /// It is what another shard has posted, up to this number.
+    pub(crate) taken: Option<(ShardId, u64)>,
 }
 
 impl PendingPublish {
@@ -445,6 +450,10 @@ pub(crate) enum Pending {
     Part(Box<Part>),
     /// A shard that has joined is still being given what it has to know.
     Introduction(Box<Introduction>),
+    /// What the store has refused of what this shard has posted is taken out of it.
+    Take(ShardId),
+    /// Posts in this queue of the store are removed: they are taken.
+    Posted(SessionKey, Vec<Seq>),
     /// A session's messages could not be read.
     Load {
         session: SessionRef,

@@ -30,7 +30,7 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     }
     // Of nodes that there are not any more.
     for (node, had) in had {
-        if own.config.shard == own.members.homes().first {
+        if own.config.shard == own.members.together().first {
             drop(had.finish(own, node));
         }
     }

@@ -155,10 +155,13 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
 }
 
 fn restore_group(own: &mut Owners, share: &Text, group: &Restored<'_>) {
-    let (here, homes) = (own.config.shard, own.members.homes());
+    let here = own.config.shard;
+    let (homes, together) = (own.members.homes(), own.members.together());
     let home = |text: &str| homes.of(text);
+    // Of the homes that have this store, one has its queues.
+    let is_keeper = together.of(share) == here;
     let queue = group.queues.first().map(|queue| queue.key);
-    if home(share) == here {
+    if is_keeper {
         for queue in &group.queues {
             own.routing.groups.add_own(share, queue.key);
             own.routing.groups.handle_stored(share, here, queue.key);
@@ -175,7 +178,7 @@ fn restore_group(own: &mut Owners, share: &Text, group: &Restored<'_>) {
             }
         }
     }
-    if home(share) == here {
+    if is_keeper {
         forget_empty(own, share);
     }
     let queued = group.queues.iter().flat_map(|queue| {

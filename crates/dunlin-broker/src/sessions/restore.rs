@@ -15,6 +15,7 @@ use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::groups;
 use crate::owners::node::PROTOCOL;
+use crate::owners::posts;
 use crate::sessions;
 
 /// Takes over what belongs to this shard, and notes what the sessions of
@@ -32,12 +33,20 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
             own.budget.change(Part::Retained, 0, message.cost());
         }
     }
+    let shard = own.config.shard;
+    for (name, value) in &recovered.meta {
+        own.commits.posts.restore_taken(shard, name, value);
+    }
     let mut here = Vec::new();
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
     for session in &recovered.sessions {
         let home = own.members.home(&session.record.client_id);
         let is_node = home == own.config.shard && session.record.version == PROTOCOL;
         if is_node || session.record.version == groups::PROTOCOL {
+            continue;
+        }
+        if session.record.version == posts::PROTOCOL {
+            own.commits.posts.restore(shard, session);
             continue;
         }
         if home == own.config.shard {

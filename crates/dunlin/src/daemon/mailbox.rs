@@ -146,6 +146,10 @@ fn cost(message: &BusMessage) -> usize {
         BusMessage::Received(tokens) => 8 * tokens.len(),
         BusMessage::Forward { forward, .. } => forward.message.cost(),
         BusMessage::Retained { message } => message.cost(),
+        BusMessage::Posts { posts, .. } => {
+            let messages = posts.iter().map(|post| &post.message);
+            messages.map(|message| message.cost()).sum()
+        }
         _ => 0,
     };
     MAIL_BYTES + payload

@@ -32,6 +32,8 @@ variants! {
         20 = Figures(figures),
         21 = Introduced,
         22 = Returned { token, over },
+        23 = Posts { after, posts },
+        24 = Taken { up_to, again },
     }
     Holder {
         1 = User(user),

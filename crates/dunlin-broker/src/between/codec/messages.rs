@@ -12,6 +12,7 @@ use super::DecodeError;
 use super::wire::{Wire, Writer, growing, variants};
 use crate::io::{Forward, InterestChange, Manner, Missed, NotTaken, PassedOn, Preparation};
 use crate::owners::pending::Passed;
+use crate::owners::posts::{Post, Purpose};
 
 /// As the store has it.
 impl Wire for Message {
@@ -100,6 +101,8 @@ growing! {
         manner,
     }
     Missed { message, shares }
+    Post { number, message, purpose }
+    Purpose { plain, shares, retain }
     Passed {
         delivery,
         queue,

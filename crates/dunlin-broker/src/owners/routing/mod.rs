@@ -19,12 +19,14 @@ pub(crate) use crate::owners::subscribers::{Subscribed, Subscriber};
 
 mod hits;
 mod retained;
+mod suspects;
 
 pub(crate) use hits::{
     FILTERED, Hit, Matches, Member, NO_LOCAL, RETAIN_AS_PUBLISHED, Scope, Wanted, Way,
 };
 use hits::{Finder, Mark, Room};
 use retained::Retained;
+use suspects::Suspects;
 
 /// Subscriptions, interest and retained messages.
 #[derive(Debug)]
@@ -36,6 +38,7 @@ pub(crate) struct Routing {
     pub(crate) loans: Loans,
     /// What the sessions want of shards that may go.
     others: BTreeMap<ShardId, BTreeSet<Text>>,
+    suspects: Suspects,
     /// By session.
     marks: Vec<Mark>,
     messages: u64,
@@ -56,6 +59,7 @@ impl Routing {
             groups: Groups::default(),
             loans: Loans::default(),
             others: BTreeMap::new(),
+            suspects: Suspects::default(),
             marks: Vec::new(),
             messages: 0,
             spare: Matches::default(),
@@ -272,6 +276,7 @@ impl Routing {
     /// As [`Routing::handle_interest`], of a shard that may go.
     pub(crate) fn handle_interest_of_edge(&mut self, from: ShardId, change: &InterestChange) {
         self.handle_interest(from, change);
+        self.suspects.clear_interest(from, change);
         let known = self.others.entry(from).or_default();
         match change {
             InterestChange::Add(filter) => _ = known.insert(filter.clone()),

@@ -62,6 +62,11 @@ impl Retained {
         self.tree.get(topic)
     }
 
+    /// Topics with a retained message, in order.
+    pub(super) fn topics(&self) -> impl Iterator<Item = &str> {
+        self.tree.iter_after(None).map(|(topic, _)| topic)
+    }
+
     /// Retained messages.
     pub(crate) fn len(&self) -> usize {
         self.tree.len()

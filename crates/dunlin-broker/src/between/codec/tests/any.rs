@@ -212,6 +212,7 @@ macro_rules! elements {
 
 elements!(
     u32,
+    crate::owners::posts::Post,
     u64,
     Text,
     StoreOp,

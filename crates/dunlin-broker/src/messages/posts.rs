@@ -1,0 +1,138 @@
+//! What a publish here has homes with other stores do: it is stored here with the publish,
+//! then given to them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dunlin_base::{Message, QoS, ShardId};
+use dunlin_store::{Seq, SessionKey, StoreOp};
+
+use crate::ids::SessionRef;
+use crate::io::{BusMessage, Forward, Manner, NotTaken, Output};
+use crate::owners::pending::{Pending, PendingPublish, Rest};
+use crate::owners::posts::{self, New, Next, Purpose};
+use crate::owners::{Later, Owners};
+
+/// No session: messages that are loaded for posts.
+pub(crate) const LOADS: SessionRef = SessionRef {
+    key: SessionKey(0),
+    at: usize::MAX - 1,
+};
+
+/// Has a home with another store do something with a message that is published. With QoS 0
+/// it is sent there at once, and lost if that is not there.
+pub(crate) fn add(
+    own: &mut Owners,
+    to: ShardId,
+    message: &Arc<Message>,
+    purpose: Purpose,
+    publish: &mut PendingPublish,
+) {
+    if message.qos == QoS::AtMostOnce {
+        let Purpose {
+            plain,
+            shares,
+            retain,
+        } = purpose;
+        let forward = Forward {
+            message: Arc::clone(message),
+            plain,
+            shares,
+            retain,
+            queue: false,
+            manner: Manner::new(publish.lossy, false),
+        };
+        let token = None;
+        return own.outbox.bus(to, BusMessage::Forward { forward, token });
+    }
+    let limits = &own.config.nodes.posts;
+    if own.commits.posts.has_room(to, message.cost(), limits) {
+        posts::add(&mut publish.rest_mut().posts, to, message, purpose);
+    } else if publish.lossy {
+        own.stats.messages_dropped_full += 1;
+    } else {
+        publish.refuse(NotTaken::NoRoom);
+    }
+}
+
+/// Adds the posts of a publish to what is stored for it.
+pub(crate) fn write(own: &mut Owners, rest: &mut Rest) {
+    let here = own.config.shard;
+    let Rest { posts, work, .. } = rest;
+    for post in posts {
+        if !own.commits.posts.has_queue(post.to) {
+            let key = own.sessions.next_key();
+            own.commits.posts.add_queue(post.to, key);
+        }
+        let seq = own.commits.seq();
+        own.commits.posts.write(here, post, &mut work.ops, seq);
+    }
+}
+
+/// The posts of a publish are stored, or it is off.
+pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
+    for post in posts.iter().filter(|post| post.number > 0) {
+        own.commits.posts.settle(post.to, post.number, stored);
+        own.later.push_back(Later::Post(post.to));
+    }
+}
+
+/// Gives a home what is posted to it, as far as it takes that now.
+pub(crate) fn give(own: &mut Owners, to: ShardId) {
+    let durable = own.commits.is_durable();
+    loop {
+        match own.commits.posts.next(to, durable) {
+            Next::Give { after, posts } => {
+                own.outbox.bus(to, BusMessage::Posts { after, posts });
+            }
+            Next::Load(seqs) => {
+                let request = own.commits.load(LOADS, seqs);
+                return own.outbox.push(Output::Store(request));
+            }
+            Next::Nothing => return,
+        }
+    }
+}
+
+/// Messages of posts came from the store; none: it could not be read, and is asked again.
+pub(crate) fn handle_loaded(own: &mut Owners, messages: &[(u64, Option<Arc<Message>>)]) {
+    if !messages.is_empty() {
+        own.commits.posts.handle_loaded(messages);
+        give_all(own);
+    }
+}
+
+/// Messages of posts could not be read, a while ago.
+pub(crate) fn load_again(own: &mut Owners) {
+    own.commits.posts.load_again();
+    give_all(own);
+}
+
+fn give_all(own: &mut Owners) {
+    let homes = own.members.others().filter(|it| own.members.is_apart(*it));
+    own.later.extend(homes.map(Later::Post));
+}
+
+/// A home has stored what was posted to it.
+pub(crate) fn handle_taken(own: &mut Owners, from: ShardId, up_to: u64, again: bool) {
+    if !own.commits.posts.has_queue(from) {
+        let key = own.sessions.next_key();
+        own.commits.posts.add_queue(from, key);
+    }
+    let taken = own.commits.posts.handle_taken(from, up_to, again);
+    let (session, seqs) = taken.unwrap_or_default();
+    if !seqs.is_empty() {
+        remove(own, session, seqs);
+    }
+    own.later.push_back(Later::Post(from));
+}
+
+/// Has the store remove posts that were taken.
+pub(crate) fn remove(own: &mut Owners, session: SessionKey, seqs: Vec<Seq>) {
+    for seq in &seqs {
+        own.commits.write(StoreOp::Dequeue { seq: *seq, session });
+    }
+    let token = own.commits.token();
+    let pending = Pending::Posted(session, seqs);
+    own.commits.when_removed(token, pending);
+}

@@ -1,0 +1,277 @@
+//! What one home posts to another, each owner by itself.
+
+use super::*;
+use dunlin_base::QoS;
+
+const A: ShardId = ShardId(0);
+const B: ShardId = ShardId(1);
+const QUEUE: SessionKey = SessionKey(7);
+
+fn message(topic: &str) -> Arc<Message> {
+    Arc::new(Message {
+        topic: Text::from(topic),
+        qos: QoS::AtLeastOnce,
+        ..Message::default()
+    })
+}
+
+fn purpose() -> Purpose {
+    Purpose {
+        plain: true,
+        ..Purpose::default()
+    }
+}
+
+/// Posts of A for B, which has taken those up to `up_to`.
+fn posts(up_to: u64) -> Posts {
+    let mut posts = Posts::new(0);
+    posts.add_queue(B, QUEUE);
+    posts.handle_taken(B, up_to, true);
+    posts
+}
+
+/// A publish of one message for B: its number and operations.
+fn publish(posts: &mut Posts, spare: u64) -> (u64, Vec<StoreOp>) {
+    let (mut new, mut ops) = (Vec::new(), Vec::new());
+    add(&mut new, B, &message("t"), purpose());
+    posts.write(A, &mut new[0], &mut ops, Seq(spare));
+    (new[0].number, ops)
+}
+
+/// What is given now: the number before it, and its own.
+fn given(posts: &mut Posts, durable: bool) -> Option<(u64, Vec<u64>)> {
+    match posts.next(B, durable) {
+        Next::Give { after, posts } => {
+            Some((after, posts.iter().map(|post| post.number).collect()))
+        }
+        _ => None,
+    }
+}
+
+fn post(number: u64) -> Post {
+    let entry = Entry {
+        number,
+        seq: Seq(number),
+        purpose: purpose(),
+        message: None,
+        cost: 0,
+        stored: true,
+    };
+    entry.post(message("t"))
+}
+
+#[test]
+fn purposes_come_back() {
+    for plain in [false, true] {
+        let purpose = Purpose {
+            plain,
+            shares: alloc::vec![Text::from("$share/g/t"), Text::new()],
+            retain: !plain,
+        };
+        let bytes = purpose.encode(9);
+        assert_eq!(Purpose::decode(&bytes), Some((9, purpose)));
+        for len in 0..bytes.len() {
+            assert_eq!(Purpose::decode(&bytes[..len]), None);
+        }
+    }
+    let mut newer = purpose().encode(9).to_vec();
+    newer[0] = VERSION + 1;
+    assert_eq!(Purpose::decode(&newer), None);
+}
+
+#[test]
+fn a_message_is_stored_once_with_who_it_is_for() {
+    let mut posts = posts(0);
+    let (it, mut new) = (message("t"), Vec::new());
+    add(&mut new, B, &it, purpose());
+    let shares = alloc::vec![Text::from("$share/g/t")];
+    let share = Purpose {
+        shares: shares.clone(),
+        ..Purpose::default()
+    };
+    add(&mut new, B, &it, share);
+    assert_eq!(new.len(), 1, "one post for a home");
+    let here = Target::new(SessionKey(3), QoS::AtLeastOnce);
+    let mut ops = alloc::vec![StoreOp::Enqueue {
+        seq: Seq(5),
+        message: Arc::clone(&it),
+        targets: alloc::vec![here],
+    }];
+    posts.write(A, &mut new[0], &mut ops, Seq(6));
+    let [
+        StoreOp::PutSession { key: QUEUE, record },
+        StoreOp::Enqueue { seq, targets, .. },
+    ] = &ops[..]
+    else {
+        panic!("{ops:?}");
+    };
+    assert_eq!(
+        (record.version, record.client_id.as_str()),
+        (PROTOCOL, "0/1")
+    );
+    assert_eq!(
+        (*seq, targets.len(), targets[1].session),
+        (Seq(5), 2, QUEUE)
+    );
+    let both = Purpose {
+        shares,
+        ..purpose()
+    };
+    let added = targets[1].added.as_deref().expect("a purpose");
+    assert_eq!(Purpose::decode(added), Some((1, both)));
+    posts.settle(B, 1, true);
+    let (_, ops) = publish(&mut posts, 8);
+    assert!(
+        matches!(ops[..], [StoreOp::Enqueue { seq: Seq(8), .. }]),
+        "{ops:?}"
+    );
+}
+
+#[test]
+fn posts_are_given_in_order_when_all_before_them_are_stored() {
+    let mut posts = posts(4);
+    let numbers = [1, 2, 3].map(|spare| publish(&mut posts, spare).0);
+    assert_eq!(numbers, [5, 6, 7], "above what was taken");
+    posts.settle(B, 6, true);
+    assert_eq!(given(&mut posts, true), None);
+    posts.settle(B, 5, false);
+    assert_eq!(given(&mut posts, true), Some((4, alloc::vec![6])));
+    posts.settle(B, 7, true);
+    assert_eq!(given(&mut posts, true), Some((6, alloc::vec![7])));
+    assert_eq!(
+        posts.handle_taken(B, 6, false),
+        Some((QUEUE, alloc::vec![Seq(2)]))
+    );
+    assert_eq!(posts.len(), 1);
+    assert_eq!(
+        posts.handle_taken(B, 7, false),
+        Some((QUEUE, alloc::vec![Seq(3)]))
+    );
+    assert_eq!(posts.len(), 0);
+    assert_eq!(posts.to[&B].bytes, 0);
+}
+
+#[test]
+fn what_is_not_known_to_be_taken_is_given_again_from_the_store() {
+    let mut posts = posts(0);
+    for spare in [11, 12, 13] {
+        let (number, _) = publish(&mut posts, spare);
+        posts.settle(B, number, true);
+    }
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![1, 2, 3])));
+    posts.lose(B);
+    assert_eq!(given(&mut posts, true), None, "it is gone");
+    let taken = posts.handle_taken(B, 1, true);
+    assert_eq!(taken, Some((QUEUE, alloc::vec![Seq(11)])));
+    let Next::Load(seqs) = posts.next(B, true) else {
+        panic!("they are in the store");
+    };
+    assert_eq!(seqs, [Seq(12), Seq(13)]);
+    assert!(matches!(posts.next(B, true), Next::Nothing), "one request");
+    // One of them was damaged.
+    posts.handle_loaded(&[(12, None), (13, Some(message("t")))]);
+    assert_eq!(given(&mut posts, true), Some((1, alloc::vec![3])));
+    // Without a store they stay in memory.
+    let mut posts = self::posts(0);
+    let (number, _) = publish(&mut posts, 11);
+    posts.settle(B, number, true);
+    assert_eq!(given(&mut posts, false), Some((0, alloc::vec![1])));
+    posts.handle_taken(B, 0, true);
+    assert_eq!(given(&mut posts, false), Some((0, alloc::vec![1])));
+}
+
+#[test]
+fn messages_that_cannot_be_given_do_not_stay_in_memory() {
+    let mut posts = posts(0);
+    posts.lose(B);
+    for spare in 1..=3 {
+        let (number, _) = publish(&mut posts, spare);
+        posts.settle(B, number, true);
+        assert_eq!(given(&mut posts, true), None);
+    }
+    let held = |posts: &Posts| posts.to[&B].list.iter().any(|it| it.message.is_some());
+    assert!(!held(&posts));
+    let mut limits = PostLimits {
+        messages_max: 3,
+        bytes_max: usize::MAX,
+    };
+    assert!(!posts.has_room(B, 1, &limits));
+    limits.messages_max = 4;
+    assert!(posts.has_room(B, 1, &limits));
+    limits.bytes_max = posts.to[&B].bytes;
+    assert!(!posts.has_room(B, 1, &limits) && posts.has_room(B, 0, &limits));
+    assert!(posts.has_room(A, usize::MAX, &limits), "one always has");
+}
+
+#[test]
+fn a_post_is_taken_once_and_none_is_left_out() {
+    let mut posts = Posts::new(0);
+    let take = |posts: &mut Posts| {
+        let taken = posts.begin_taking(A);
+        taken.map(|(posts, _)| posts.iter().map(|it| it.number).collect::<Vec<u64>>())
+    };
+    posts.accept(A, 0, alloc::vec![post(1), post(3)]);
+    assert_eq!(take(&mut posts), Some(alloc::vec![1, 3]));
+    assert_eq!(posts.taken(A), 0);
+    posts.accept(A, 0, alloc::vec![post(1), post(3), post(4)]);
+    assert_eq!(take(&mut posts), None, "others are being stored");
+    posts.end_taking(A, true);
+    assert_eq!(
+        (posts.taken(A), take(&mut posts)),
+        (3, Some(alloc::vec![4]))
+    );
+    posts.end_taking(A, true);
+    // The fifth was lost on the way.
+    posts.accept(A, 5, alloc::vec![post(6)]);
+    assert_eq!(take(&mut posts), None);
+    // The store refuses one: all that came after it is given again.
+    posts.accept(A, 4, alloc::vec![post(5), post(6)]);
+    assert_eq!(take(&mut posts), Some(alloc::vec![5, 6]));
+    posts.accept(A, 6, alloc::vec![post(7)]);
+    posts.end_taking(A, false);
+    posts.accept(A, 7, alloc::vec![post(8)]);
+    assert_eq!((posts.taken(A), take(&mut posts)), (4, None));
+    posts.end_refusing(A);
+    posts.accept(A, 8, alloc::vec![post(9)]);
+    assert_eq!(take(&mut posts), None, "it was sent before that");
+    posts.accept(A, 4, alloc::vec![post(5), post(6)]);
+    assert_eq!(take(&mut posts), Some(alloc::vec![5]), "fewer at once");
+    // Its sender begins again while they are being stored.
+    posts.lose(A);
+    posts.accept(A, 4, alloc::vec![post(5), post(6)]);
+    posts.end_taking(A, true);
+    assert_eq!(take(&mut posts), Some(alloc::vec![6]));
+}
+
+#[test]
+fn posts_come_back_from_the_store() {
+    use dunlin_store::{Batch, MemoryStore};
+    let (mut store, mut posts) = (MemoryStore::new(), posts(0));
+    let mut ops = Vec::new();
+    for spare in [12, 11] {
+        ops.extend(publish(&mut posts, spare).1);
+    }
+    ops.push(taken_op(A, B, 99));
+    store.apply(&Batch { token: 1, ops });
+    let recovered = store.recover();
+    let mut posts = Posts::new(1);
+    for session in &recovered.sessions {
+        posts.restore(B, session);
+        assert!(!posts.has_queue(B), "of another shard");
+        posts.restore(A, session);
+    }
+    for (name, value) in &recovered.meta {
+        posts.restore_taken(B, name, value);
+        assert_eq!(posts.taken(B), 0, "of another shard");
+        posts.restore_taken(A, name, value);
+    }
+    assert_eq!((posts.taken(B), posts.len()), (99, 2));
+    posts.handle_taken(B, 0, true);
+    // In the order of their numbers, not of their places.
+    let Next::Load(seqs) = posts.next(B, true) else {
+        panic!("they are in the store");
+    };
+    assert_eq!(seqs, [Seq(12), Seq(11)]);
+    let (number, _) = publish(&mut posts, 13);
+    assert_eq!(number, (1 << INCARNATION_BITS) + 1);
+}
