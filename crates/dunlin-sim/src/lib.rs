@@ -41,6 +41,7 @@ pub use random::Random;
 pub use script::{Script, check, check_with};
 pub use setup::{Pace, Setup};
 pub use world::{
-    World, ask, channel_of, crash_edge, crash_homes, is_lost, is_ready, is_up, join_edge, open_as,
-    open_at, open_on, set_acl, set_limits, set_ruling, set_user,
+    World, ask, channel_of, crash_edge, crash_homes, crash_store, is_lost, is_ready,
+    is_store_ready, is_store_up, is_up, join_edge, open_as, open_at, open_on, set_acl, set_limits,
+    set_ruling, set_user, start_store, takes_connections,
 };

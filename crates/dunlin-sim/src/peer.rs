@@ -13,7 +13,7 @@ use dunlin_mqtt_codec::{
 };
 
 use crate::link::ToClient;
-use crate::world::{World, open_on};
+use crate::world::{World, open_on, takes_connections};
 
 /// Messages that a client has in flight either way.
 const IN_FLIGHT_MAX: u16 = 20;
@@ -143,9 +143,9 @@ impl Peer {
         self.engine.poll_timeout()
     }
 
-    /// Opens a connection and sends CONNECT, if it has none.
+    /// Opens a connection and sends CONNECT, if it has none and a shard takes connections.
     pub fn connect(&mut self, world: &mut World) {
-        if self.conn.is_some() || self.parked {
+        if self.conn.is_some() || self.parked || !takes_connections(world, self.at) {
             return;
         }
         let conn = match self.at {

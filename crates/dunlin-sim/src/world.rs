@@ -5,8 +5,11 @@ mod bus;
 mod clients;
 mod cluster;
 
-pub use clients::{channel_of, open_as, open_at, open_on};
-pub use cluster::{crash_edge, crash_homes, is_lost, is_ready, is_up, join_edge};
+pub use clients::{channel_of, open_as, open_at, open_on, takes_connections};
+pub use cluster::{
+    crash_edge, crash_homes, crash_store, is_lost, is_ready, is_store_ready, is_store_up, is_up,
+    join_edge, start_store,
+};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +20,6 @@ use dunlin_base::{ConnId, Instant, ShardId, StreamId, Text};
 use dunlin_broker::access::{Access, Acl};
 use dunlin_broker::control::values::{Reply, Request};
 use dunlin_broker::{Census, Config, Event, Input, Output, Shard};
-use dunlin_store::Recovered;
 
 use crate::agenda::{Agenda, BEGIN, Happening};
 use crate::auth::Users;
@@ -45,8 +47,10 @@ pub struct World {
     links: BTreeMap<ConnId, Link>,
     moves: Moves,
     cluster: Cluster,
-    /// The store.
+    /// The store, or that of the first homes.
     pub disk: Disk,
+    /// The stores of the other homes, in order.
+    pub disks: Vec<Disk>,
     /// By shard; the first is that of all, unless their requests go apart.
     disk_busy: Vec<Instant>,
     disk_answered: Instant,
@@ -66,6 +70,11 @@ impl World {
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let count = usize::from(setup.shards + setup.edges);
+        let cluster = Cluster::new(
+            setup.shards,
+            setup.edges,
+            setup.config.nodes.homes_per_store,
+        );
         let mut world = Self {
             agenda: Agenda::new(setup.seed),
             shards: (0..count)
@@ -76,7 +85,8 @@ impl World {
             conns: 0,
             links: BTreeMap::new(),
             moves: Moves::default(),
-            cluster: Cluster::new(setup.shards, setup.edges),
+            disks: vec![Disk::default(); cluster.stores() - 1],
+            cluster,
             disk: Disk::default(),
             disk_busy: vec![BEGIN; count],
             disk_answered: BEGIN,
@@ -88,7 +98,7 @@ impl World {
             replies: Vec::new(),
             setup,
         };
-        world.start(&Recovered::default());
+        world.start();
         world
     }
 
@@ -159,8 +169,7 @@ impl World {
         }
         self.draining.fill(false);
         self.disk_busy.fill(self.agenda.now);
-        let recovered = self.disk.recover();
-        self.start(&recovered);
+        self.start();
     }
 
     /// The process is asked to stop.
@@ -214,8 +223,8 @@ impl World {
         None
     }
 
-    fn start(&mut self, recovered: &Recovered) {
-        cluster::start(self, recovered);
+    fn start(&mut self) {
+        cluster::start(self);
         reload(self);
         cluster::begin_edges(self);
     }
@@ -257,7 +266,8 @@ impl World {
             }
             Happening::Member { of, joined } => cluster::heard(self, of, joined),
             Happening::Store(index, request) => {
-                let done = self.disk.handle(&request);
+                let store = self.cluster.store(index);
+                let done = disk_of(self, store).handle(&request);
                 self.trace.line(self.agenda.now, || {
                     format!("store of {index}: {request:?}: {done:?}")
                 });
@@ -384,7 +394,10 @@ impl World {
                 Output::Store(request) => {
                     assert!(self.cluster.is_home(index), "an edge has no store");
                     let pace = self.setup.pace;
-                    let queue = if pace.stores_apart { index } else { 0 };
+                    let queue = match pace.stores_apart {
+                        true => index,
+                        false => self.cluster.store(index),
+                    };
                     let at = self.agenda.after(self.disk_busy[queue], pace.store);
                     self.disk_busy[queue] = at;
                     self.agenda.at(at, Happening::Store(index, request));
@@ -511,6 +524,14 @@ impl World {
             .last_to_client
             .max(if apart { at } else { self.agenda.now });
         self.agenda.at(at, Happening::Client(conn, event));
+    }
+}
+
+/// The disk of a store.
+fn disk_of(world: &mut World, store: usize) -> &mut Disk {
+    match store.checked_sub(1) {
+        Some(at) => &mut world.disks[at],
+        None => &mut world.disk,
     }
 }
 

@@ -227,6 +227,12 @@ pub fn open_on(world: &mut World, place: usize, protocol: &str) -> ConnId {
     open_place(world, place, protocol, "127.0.0.1:40000", None, 0)
 }
 
+/// Whether the shard at a place, or any, takes connections.
+#[must_use]
+pub fn takes_connections(world: &World, place: Option<usize>) -> bool {
+    world.cluster.is_open(place)
+}
+
 /// As [`World::open`], at a listener.
 pub fn open_at(world: &mut World, listener: u16) -> ConnId {
     let protocol = world.setup.protocol.unwrap_or("mqtt");

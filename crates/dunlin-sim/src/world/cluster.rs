@@ -1,4 +1,5 @@
-//! Which shards a world has: homes with a store, and edges that come and go. What one
+//! Which shards a world has: homes with a store, or with several that come and go with
+//! their homes, and edges that come and go. What one
 //! shard sends another keeps its order; nothing of an earlier incarnation of either
 //! arrives.
 
@@ -20,6 +21,8 @@ const STEP: u16 = 64;
 #[derive(Debug)]
 pub(crate) struct Cluster {
     homes: usize,
+    /// Homes that have one store.
+    per_store: usize,
     members: Vec<Member>,
     /// When the last thing of a pair arrives.
     last: BTreeMap<(usize, usize), Instant>,
@@ -41,10 +44,12 @@ struct Member {
 }
 
 impl Cluster {
-    pub(crate) fn new(homes: u16, edges: u16) -> Self {
+    pub(crate) fn new(homes: u16, edges: u16, per_store: u16) -> Self {
         let members = (0..homes + edges).map(|_| Member::default());
+        let per_store = if per_store == 0 { homes } else { per_store };
         Self {
             homes: usize::from(homes),
+            per_store: usize::from(per_store),
             members: members.collect(),
             last: BTreeMap::new(),
             joins: BTreeMap::new(),
@@ -64,6 +69,22 @@ impl Cluster {
             true => number,
             false => self.homes + number / usize::from(STEP) - 1,
         }
+    }
+
+    /// How many stores there are.
+    pub(crate) const fn stores(&self) -> usize {
+        self.homes.div_ceil(self.per_store)
+    }
+
+    /// The store of a home.
+    pub(crate) const fn store(&self, home: usize) -> usize {
+        home / self.per_store
+    }
+
+    /// The homes of a store.
+    fn homes_of(&self, store: usize) -> core::ops::Range<usize> {
+        let first = store * self.per_store;
+        first..self.homes.min(first + self.per_store)
     }
 
     pub(crate) const fn is_home(&self, place: usize) -> bool {
@@ -103,6 +124,14 @@ impl Cluster {
         (0..self.members.len()).filter(|place| self.members[*place].is_up)
     }
 
+    /// Whether a shard, or any, takes connections.
+    pub(crate) fn is_open(&self, place: Option<usize>) -> bool {
+        match place {
+            Some(place) => self.members[place].is_ready,
+            None => self.members.iter().any(|member| member.is_ready),
+        }
+    }
+
     /// The first place from `from` on that takes connections.
     pub(crate) fn open_place(&self, from: usize) -> usize {
         let count = self.members.len();
@@ -124,34 +153,95 @@ pub(super) fn send(world: &mut World, from: usize, shard: ShardId, message: BusM
     world.agenda.at(at, Happening::Bus { of, crossing });
 }
 
-/// The process of the homes begins, with what the store has.
-pub(super) fn start(world: &mut World, recovered: &dunlin_store::Recovered) {
+/// The homes begin, with what their stores have.
+pub(super) fn start(world: &mut World) {
     world.cluster.last.clear();
     world.cluster.joins.clear();
-    let totals = Totals::default();
     for home in 0..world.cluster.homes {
-        let mut shard = Shard::new(config(world, home, &totals), world.agenda.now);
-        shard.restore(recovered);
-        world.shards[home] = shard;
-        let homes = 0..world.cluster.homes;
-        let known = homes.filter(|other| *other != home);
         let member = &mut world.cluster.members[home];
-        member.incarnation += 1;
-        (member.is_up, member.is_ready) = (true, true);
-        member.known = known.map(|other| (other, 0)).collect();
+        (member.is_up, member.is_ready) = (false, false);
     }
-    // They are one process.
-    let incarnations: Vec<u16> = world
-        .cluster
-        .members
-        .iter()
-        .map(|it| it.incarnation)
-        .collect();
-    for home in 0..world.cluster.homes {
-        for (other, known) in &mut world.cluster.members[home].known {
-            *known = incarnations[*other];
+    for store in 0..world.cluster.stores() {
+        // Edges begin later.
+        let homes = world.cluster.up().filter(|it| world.cluster.is_home(*it));
+        begin_homes(world, store, homes.collect());
+    }
+}
+
+/// The process of the homes of a store begins, with what that has, and joins `others`.
+fn begin_homes(world: &mut World, store: usize, others: Vec<usize>) {
+    let (homes, totals) = (world.cluster.homes_of(store), Totals::default());
+    let recovered = super::disk_of(world, store).recover();
+    for home in homes.clone() {
+        world.cluster.members[home].incarnation += 1;
+    }
+    for home in homes.clone() {
+        let mut shard = Shard::new(config(world, home, &totals), world.agenda.now);
+        shard.restore(&recovered);
+        world.shards[home] = shard;
+        let known = homes.clone().filter(|other| *other != home);
+        let known = known.chain(others.iter().copied());
+        let incarnation = |other: usize| (other, world.cluster.members[other].incarnation);
+        let known = known.map(incarnation).collect();
+        let is_alone = world.cluster.stores() == 1;
+        let member = &mut world.cluster.members[home];
+        (member.is_up, member.is_ready) = (true, is_alone);
+        member.known = known;
+    }
+    if others.is_empty() {
+        return;
+    }
+    super::reload(world);
+    for home in homes {
+        for other in &others {
+            hear(world, (home, *other), true);
+        }
+        let numbers = others.iter().map(|other| world.cluster.number(*other));
+        let joined = Membership::Joined(numbers.collect());
+        world.input(home, Input::Members(joined));
+    }
+}
+
+/// The homes of a store begin again, with what that has.
+///
+/// # Panics
+/// They are there.
+pub fn start_store(world: &mut World, store: usize) {
+    assert!(!is_store_up(world, store), "they are there");
+    let others = world.cluster.up().collect();
+    begin_homes(world, store, others);
+}
+
+/// The process of the homes of a store dies: what that has not committed is lost, and the
+/// others hear of it after a while.
+pub fn crash_store(world: &mut World, store: usize) {
+    if !is_store_up(world, store) {
+        return;
+    }
+    let homes = world.cluster.homes_of(store);
+    for home in homes.clone() {
+        kill(world, home);
+    }
+    let others: Vec<usize> = world.cluster.up().collect();
+    for other in others {
+        for home in homes.clone() {
+            hear(world, (home, other), false);
         }
     }
+}
+
+/// Whether the homes of a store are there.
+#[must_use]
+pub fn is_store_up(world: &World, store: usize) -> bool {
+    let mut homes = world.cluster.homes_of(store);
+    homes.all(|home| world.cluster.is_up(home))
+}
+
+/// Whether the homes of a store take connections.
+#[must_use]
+pub fn is_store_ready(world: &World, store: usize) -> bool {
+    let mut homes = world.cluster.homes_of(store);
+    homes.all(|home| world.cluster.members[home].is_ready)
 }
 
 fn config(world: &World, place: usize, totals: &Totals) -> Config {
@@ -159,13 +249,20 @@ fn config(world: &World, place: usize, totals: &Totals) -> Config {
     let member = &world.cluster.members[place];
     Config {
         shard: world.cluster.number(place),
-        shards: if is_home { world.setup.shards } else { 1 },
+        shards: if is_home {
+            world.cluster.per_store as u16
+        } else {
+            1
+        },
         nodes: Nodes {
             homes: Some(Homes {
                 first: ShardId(0),
                 count: world.setup.shards,
             }),
-            incarnation: if is_home { 0 } else { member.incarnation },
+            incarnation: match is_home && world.cluster.stores() == 1 {
+                true => 0,
+                false => member.incarnation,
+            },
             ..world.setup.config.nodes.clone()
         },
         durable: is_home && world.setup.config.durable,

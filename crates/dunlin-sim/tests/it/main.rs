@@ -68,6 +68,8 @@ mod shared;
 #[cfg(feature = "mqtt")]
 mod smoke;
 #[cfg(feature = "mqtt")]
+mod stores;
+#[cfg(feature = "mqtt")]
 mod streams;
 #[cfg(feature = "mqtt")]
 mod subscribe;

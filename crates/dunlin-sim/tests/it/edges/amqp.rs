@@ -9,9 +9,9 @@ use dunlin_amqp::{Connection, Delivery, Limits, SaslPolicy, Settings, Side};
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
 use dunlin_broker::NamedQueue;
-use dunlin_sim::{AmqpClient, Seen, World, crash_edge, run_amqp};
+use dunlin_sim::{AmqpClient, Seen, Setup, World, crash_edge, run_amqp};
 
-use super::{EDGES, HOME, amqp_at, begin, check_quiet, setup};
+use super::{EDGES, HOME, HOMES, amqp_at, begin, check_quiet, settle, setup};
 
 /// A durable message of AMQP with one byte.
 fn message(byte: u8) -> Vec<u8> {
@@ -226,29 +226,85 @@ fn what_one_member_cannot_take_goes_to_another_edge() {
     }
 }
 
+/// Why a client at this place gets no link to the coordinator of transactions.
+fn refused_coordinator(world: &mut World, place: usize) -> Option<String> {
+    let mut client = amqp_at(world, place);
+    let session = client.open(world.now()).expect("open");
+    let attach = Attach {
+        name: "control",
+        role: Role::Sender,
+        source: Some(Source::default()),
+        target: Some(AnyTarget::Coordinator(Coordinator::default())),
+        initial_delivery_count: Some(SerialNumber(0)),
+        ..Attach::default()
+    };
+    client.engine.attach(session, &attach).expect("a session");
+    run_amqp(world, &mut [&mut client]);
+    client.find(|event| match event {
+        Seen::Detached(_, condition) => Some(condition.clone()),
+        _ => None,
+    })
+}
+
 #[test]
 fn an_edge_has_no_transactions() {
     let mut setup = setup(1);
     setup.transport = Transport::Tcp;
     let mut world = begin(setup);
     for (place, refused) in [(HOME, false), (EDGES[0], true)] {
-        let mut client = amqp_at(&mut world, place);
-        let session = client.open(world.now()).expect("open");
-        let attach = Attach {
-            name: "control",
-            role: Role::Sender,
-            source: Some(Source::default()),
-            target: Some(AnyTarget::Coordinator(Coordinator::default())),
-            initial_delivery_count: Some(SerialNumber(0)),
-            ..Attach::default()
-        };
-        client.engine.attach(session, &attach).expect("a session");
-        run_amqp(&mut world, &mut [&mut client]);
-        let condition = client.find(|event| match event {
-            Seen::Detached(_, condition) => Some(condition.clone()),
-            _ => None,
-        });
+        let condition = refused_coordinator(&mut world, place);
         let wanted = refused.then_some("amqp:not-implemented");
         assert_eq!(condition.as_deref(), wanted, "place {place}");
     }
+}
+
+/// Homes with a store each.
+fn apart() -> World {
+    let mut setup = Setup::new(HOMES, 1);
+    setup.transport = Transport::Tcp;
+    setup.config.nodes.homes_per_store = 1;
+    setup.config.queues.named = vec![NamedQueue {
+        name: Text::from("jobs"),
+        ..NamedQueue::default()
+    }];
+    let mut world = World::new(setup);
+    settle(&mut world);
+    world
+}
+
+#[test]
+fn homes_with_several_stores_have_no_transactions() {
+    let condition = refused_coordinator(&mut apart(), HOME);
+    assert_eq!(condition.as_deref(), Some("amqp:not-implemented"));
+}
+
+/// One of the two homes is that of the queue; a message is in its store when it is
+/// accepted.
+#[test]
+fn a_queue_is_at_one_home_of_several_stores() {
+    let mut world = apart();
+    let mut from = [0, 1].map(|place| amqp_at(&mut world, place));
+    let links = from.each_mut().map(|from| {
+        let session = from.open(world.now()).expect("open");
+        from.sender(session, "/queues/jobs").expect("a link")
+    });
+    let mut taker = amqp_at(&mut world, 0);
+    let session = taker.open(world.now()).expect("open");
+    {
+        let [a, b] = &mut from;
+        run_amqp(&mut world, &mut [a, b]);
+    }
+    for (byte, (from, link)) in (1..).zip(from.iter_mut().zip(links)) {
+        from.send(link, &message(byte)).expect("credit");
+        run_amqp(&mut world, &mut [from]);
+        let stored = world.disk.stored_messages() + world.disks[0].stored_messages();
+        assert_eq!(stored, usize::from(byte));
+    }
+    taker.receiver(session, "/queues/jobs", 10).expect("a link");
+    run_amqp(&mut world, &mut [&mut taker]);
+    let got: Vec<u8> = messages(&mut taker)
+        .iter()
+        .map(|(_, byte, _)| *byte)
+        .collect();
+    assert_eq!(got, [1, 2]);
 }
