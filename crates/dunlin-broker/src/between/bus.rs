@@ -10,8 +10,8 @@ use crate::io::{
     BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 use crate::messages::{loans, publish, settle, shared};
-use crate::owners::{Owners, note_unasked};
 use crate::owners::pending::{Pending, PendingBinding};
+use crate::owners::{Owners, note_unasked};
 use crate::queues::{dispatch, nodes};
 use crate::sessions::groups;
 

@@ -22,10 +22,10 @@ use crate::mqtt::conn::{Claiming, MqttConn, PendingConnect, Phase};
 use crate::mqtt::fault::Fault;
 use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{accept, ending, lifetime};
-use crate::owners::{Owners, note_unasked};
 use crate::owners::common::Identity;
 use crate::owners::elsewhere::{Claimant, Elsewhere, Free, Place};
 use crate::owners::pending::{FrontPending, Pending};
+use crate::owners::{Owners, note_unasked};
 use crate::sessions::{records, rights};
 
 /// The client is authenticated: gets its session, at once or when the one that
