@@ -218,11 +218,11 @@ fn a_node_that_leaves_is_seen_at_once() {
 /// Nodes of releases that understand each other are linked; one that does not fit is refused.
 #[test]
 fn a_node_joins_those_that_it_understands() {
-    let Some(server) = Server::start() else {
+    let Some(server) = Server::start(Sync::Default) else {
         return;
     };
     let of = |name: &str, version, least, oldest| {
-        let mut config = config(&server.url(), name);
+        let mut config = config(&server.url("dl:d"), name);
         config.about.encoding = Encoding {
             version,
             least,
