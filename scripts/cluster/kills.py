@@ -48,7 +48,7 @@ class Test:
 
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
         self.args, self.dice = args, random.Random(args.seed)
-        self.cluster = Cluster(folder, args.inside)
+        self.cluster = Cluster(folder, args.inside, args.short)
         self.clients = Clients(self.cluster.nodes)
         self.gaps: dict[str, list[float]] = {}
         # When something was done to it last, and for how long no node acknowledged then.

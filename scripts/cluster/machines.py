@@ -81,7 +81,7 @@ class Process:
         raise NotImplementedError
 
     def start(self) -> None:
-        self.wanted = True
+        self.wanted, self.ended_at = True, 0.0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
@@ -170,7 +170,8 @@ class Node(Process):
             f'[[listener]]\ntransport = "tcp"\naddress = "{self.host}:{self.port}"\n'
             '[auth]\nanonymous = "always"\n'
             f"[store.nats]\nurls = {urls('dunlin:d')}\nsystem_urls = {urls('sys:s')}\n"
-            f'[cluster]\nname = "{self.name}"\nsecret_file = "{self.folder}/cluster.key"\n'
+            f'lease = "{self.cluster.lease}"\n[cluster]\nname = "{self.name}"\n'
+            f'secret_file = "{self.folder}/cluster.key"\nlink_silence = "{self.cluster.silence}"\n'
         )
         command = with_parent([str(self.cluster.dunlin), "broker", "--config", str(config)])
         return self.enter() + command
@@ -224,9 +225,11 @@ class Node(Process):
 
 
 class Cluster:
-    """All of it. `has_spaces`: this process has a network of its own, and may make others."""
+    """All of it. `has_spaces`: this process has a network of its own, and may make others.
+    `patient`: a machine that stands still for some seconds loses no lease and no link."""
 
-    def __init__(self, folder: Path, has_spaces: bool) -> None:
+    def __init__(self, folder: Path, has_spaces: bool, patient: bool = False) -> None:
+        self.lease, self.silence = ("9s", "8s") if patient else ("3s", "2500ms")
         self.folder, self.has_spaces = folder, has_spaces
         self.nats, self.dunlin = nats_server(), Dunlin.binary()
         self.servers: list[Server] = []

@@ -1,7 +1,9 @@
 //! Questions to JetStream and their answers, in JSON over plain NATS requests. Knows no
 //! record.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use std::sync::Arc;
 
 use async_nats::{Client, RequestErrorKind};
 use base64::Engine as _;
@@ -128,6 +130,8 @@ pub(crate) type Stored = (u64, Bytes);
 pub(crate) struct Api {
     pub(crate) client: Client,
     pub(crate) stream: String,
+    /// Answers in turn that a leader did not give in time.
+    pub(crate) unanswered: Arc<AtomicU32>,
 }
 
 impl Api {
@@ -162,8 +166,13 @@ impl Api {
     }
 
     /// The same of a stream that may have no leader at the moment: it is to be asked again.
+    /// Each time it waits longer: a leader may be slow.
     pub(crate) async fn info_soon(&self) -> Result<StreamInfo, AskError> {
-        let answer = timeout(LEADER_WAIT, self.info()).await;
+        let before = self.unanswered.load(Ordering::Relaxed);
+        let wait = LEADER_WAIT.saturating_mul(1 + before).min(ANSWER_WAIT);
+        let answer = timeout(wait, self.info()).await;
+        let unanswered = answer.as_ref().map_or(before.saturating_add(1), |_| 0);
+        self.unanswered.store(unanswered, Ordering::Relaxed);
         answer.unwrap_or_else(|_| Err(AskError::Silent("no leader answers".to_owned())))
     }
 

@@ -100,6 +100,7 @@ impl Bucket {
         let log = Api {
             client: client.clone(),
             stream: config.stream(),
+            unanswered: Arc::default(),
         };
         let name = config.bucket();
         let subject = config.lease_subject();
@@ -113,6 +114,7 @@ impl Bucket {
         let bucket = Api {
             client,
             stream: format!("KV_{name}"),
+            unanswered: Arc::default(),
         };
         let wanted = json!({
             "name": bucket.stream,

@@ -44,6 +44,7 @@ impl Reached {
         let api = Api {
             client,
             stream: config.stream(),
+            unanswered: Arc::default(),
         };
         Ok(Self { api, system })
     }

@@ -347,13 +347,14 @@ pub(crate) struct Weight {
     pub(crate) sessions: Bytes32,
     pub(crate) subscriptions: Bytes32,
     pub(crate) wills: Bytes32,
-    pub(crate) queued: Bytes32,
+    /// May be more than 4 GiB.
+    pub(crate) queued: usize,
 }
 
 impl Weight {
     pub(crate) fn sum(&self) -> usize {
-        let parts = [self.sessions, self.subscriptions, self.wills, self.queued];
-        parts.into_iter().map(usize::from).sum()
+        let lasting = [self.sessions, self.subscriptions, self.wills];
+        self.queued + lasting.into_iter().map(usize::from).sum::<usize>()
     }
 }
 

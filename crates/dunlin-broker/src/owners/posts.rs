@@ -447,7 +447,8 @@ impl Posts {
             out.is_there = true;
             out.give_again();
         }
-        out.taken = out.taken.max(up_to);
+        // A home whose store has gone back to an earlier state is given what comes after it.
+        out.taken = if again { up_to } else { out.taken.max(up_to) };
         out.last = out.last.max(up_to);
         let mut seqs = Vec::new();
         while let Some(first) = out.list.front()
@@ -508,6 +509,7 @@ impl Posts {
         let posts: Vec<Post> = incoming.waiting.drain(..most).collect();
         let up_to = posts.last()?.number;
         incoming.taking = Some(up_to);
+        incoming.attempt.clear();
         Some((posts, up_to))
     }
 

@@ -53,7 +53,7 @@ impl Weight {
             sessions: own.into(),
             subscriptions: session.subscription_bytes().into(),
             wills: session.will_bytes().into(),
-            queued: session.held_bytes().into(),
+            queued: session.held_bytes(),
         }
     }
 }
@@ -67,7 +67,7 @@ impl Budget {
         }
         let weight = session.weight;
         let charge = &mut session.charge;
-        let queued = usize::from(weight.queued);
+        let queued = weight.queued;
         if self.are_copies() {
             charge.copies += queued.saturating_sub(queued_before);
         }
@@ -85,7 +85,7 @@ impl Owners {
         if let Some(session) = self.sessions.get_mut(s) {
             let now = Weight::of(session);
             let before = core::mem::replace(&mut session.weight, now);
-            self.budget.charge(session, before.queued.into(), true);
+            self.budget.charge(session, before.queued, true);
             self.reweigh(before, now);
         }
     }
@@ -98,18 +98,17 @@ impl Owners {
         ] {
             self.budget.change(part, before.into(), now.into());
         }
-        let (before, now) = (before.queued.into(), now.queued.into());
-        self.budget.change_queue(before, now);
+        self.budget.change_queue(before.queued, now.queued);
     }
 
     /// As [`Owners::weigh`], when only its queue may have changed.
     pub(crate) fn weigh_queue(&mut self, s: SessionIdx) {
         if let Some(session) = self.sessions.get_mut(s) {
-            let now = session.held_bytes().into();
+            let now = session.held_bytes();
             let before = core::mem::replace(&mut session.weight.queued, now);
             if before != now {
-                self.budget.charge(session, before.into(), false);
-                self.budget.change_queue(before.into(), now.into());
+                self.budget.charge(session, before, false);
+                self.budget.change_queue(before, now);
             }
         }
     }

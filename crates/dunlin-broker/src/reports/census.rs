@@ -156,7 +156,8 @@ fn miscounted(own: &Owners) -> usize {
     let own_bytes = sum(|weight| weight.sessions) + own.termini.bytes();
     let subscriptions = sum(|weight| weight.subscriptions);
     let wills = sum(|weight| weight.wills);
-    let queued = sum(|weight| weight.queued) + own.routing.loans.bytes();
+    let queued = weights().map(|weight| weight.queued).sum::<usize>();
+    let queued = queued + own.routing.loans.bytes();
     let budget = &own.budget;
     let sessions = own.sessions.iter().map(|(_, session)| &session.charge);
     let conns = own.conns.iter();

@@ -56,9 +56,9 @@ impl Cluster {
         self.secret_file.is_some()
     }
 
-    /// What is wrong with it, as key and sentence. `has_log`: what is durable is a log;
-    /// `shards`, `packet`: shards and the largest packet that were asked for.
-    pub(super) fn check(&self, has_log: bool, shards: u16, packet: u64) -> Result<(), Wrong> {
+    /// What is wrong with it, as key and sentence. `lease`: what is durable is a log, with
+    /// such a lease; `shards`, `packet`: shards and the largest packet that were asked for.
+    pub(super) fn check(&self, lease: Option<Span>, shards: u16, packet: u64) -> Result<(), Wrong> {
         if self.name.len() > NAME_BYTES_MAX {
             let why = format!("has more than {NAME_BYTES_MAX} bytes");
             return Err(("name", why));
@@ -67,7 +67,17 @@ impl Cluster {
             let why = format!("{} is not between 1s and 10s", self.link_silence);
             return Err(("link_silence", why));
         }
-        if self.is_used() && !has_log {
+        // A home that is gone is to be gone for its edges before there is another one.
+        if self.is_used()
+            && let Some(lease) = lease.filter(|lease| lease.0 <= self.link_silence.0)
+        {
+            let why = format!(
+                "{} is not below store.nats.lease, {lease}",
+                self.link_silence
+            );
+            return Err(("link_silence", why));
+        }
+        if self.is_used() && lease.is_none() {
             let why = "the nodes of a cluster share a store in NATS: name it by \
                        store.nats.urls, or --cluster";
             return Err(("secret_file", why.into()));
@@ -98,12 +108,23 @@ mod tests {
                 link_silence: Span::millis(millis),
                 ..Cluster::default()
             };
-            let found = cluster.check(false, 1, 1);
+            let found = cluster.check(None, 1, 1);
             match is_good {
                 true => assert_eq!(found, Ok(()), "{millis}"),
                 false => assert_eq!(found.expect_err("refused").0, "link_silence", "{millis}"),
             }
         }
-        assert_eq!(Cluster::default().check(false, 1, 1), Ok(()));
+        assert_eq!(Cluster::default().check(None, 1, 1), Ok(()));
+    }
+
+    #[test]
+    fn a_link_is_lost_before_the_lease_of_a_home_that_died() {
+        let cluster = Cluster {
+            secret_file: Some("cluster.key".into()),
+            ..Cluster::default()
+        };
+        let check = |lease| cluster.check(Some(Span::millis(lease)), 1, 1);
+        assert_eq!(check(2501), Ok(()));
+        assert_eq!(check(2500).expect_err("refused").0, "link_silence");
     }
 }

@@ -502,7 +502,7 @@ impl Config {
         self.reports.qlog.check().map_err(in_section("qlog"))?;
         self.store.check().map_err(in_section("store"))?;
         let cluster = self.cluster.check(
-            self.store.nats.is_used(),
+            self.store.nats.is_used().then_some(self.store.nats.lease),
             self.shard_count(),
             self.limits.packets.max_packet_size.0,
         );

@@ -8,13 +8,21 @@ use dunlin_base::ShardId;
 use dunlin_store::codec::DecodeError as ValueError;
 use dunlin_store::codec::Reader;
 
-use super::limits::{AGAIN_FACTOR_MAX, RECENT_MAX};
+use super::limits::{AGAIN_BYTES_MAX, AGAIN_FACTOR_MAX, RECENT_MAX};
 use super::wire::Wire;
 use super::{AGAIN, Batch, DecodeError, EncodeError, HEAD_BYTES, encode};
 use crate::io::BusMessage;
 
 /// Length, sender and receiver: what a message and one that refers to it do not share.
 const OWN_BYTES: usize = 8;
+
+/// Of what a message says, which a reference brings back: the shards are before it.
+const ENDS_BYTES: usize = 4;
+
+/// Whether a batch of so many bytes may refer to messages of `again` bytes in all.
+const fn may_refer(again: usize, batch: usize) -> bool {
+    again <= AGAIN_BYTES_MAX && again <= batch.saturating_mul(AGAIN_FACTOR_MAX)
+}
 
 /// Of one that refers to another.
 const REFERENCE_BYTES: usize = OWN_BYTES + 5;
@@ -35,6 +43,8 @@ pub struct Recent {
     begin: usize,
     /// What messages say, from their kinds on; the newest at the end.
     places: VecDeque<Range<usize>>,
+    /// Bytes of messages that others refer to, as the reader counts them.
+    again: usize,
 }
 
 impl Recent {
@@ -44,6 +54,7 @@ impl Recent {
         Self {
             begin,
             places: VecDeque::new(),
+            again: 0,
         }
     }
 
@@ -69,7 +80,10 @@ impl Recent {
         };
         let found = self.places.iter().rev().find(is_same);
         let at = found.map(|place| place.start.saturating_sub(OWN_BYTES + self.begin));
+        let again = self.again.saturating_add(says.len() + ENDS_BYTES);
+        let at = at.filter(|_| may_refer(again, before.saturating_sub(self.begin)));
         if let Some(at) = at.and_then(|at| u32::try_from(at).ok()) {
+            self.again = again;
             out.truncate(before);
             let len = (REFERENCE_BYTES - 4) as u32;
             out.extend_from_slice(&len.to_le_bytes());
@@ -97,9 +111,8 @@ pub(super) fn read(batch: &mut Batch, begin: usize, at: usize) -> Result<BusMess
     r.take(at)?;
     let mut message = r.nested()?;
     let r = &mut message;
-    // Each message is for one shard of a process at most.
     batch.again = batch.again.saturating_add(r.rest().len());
-    if batch.again > batch.bytes.len().saturating_mul(AGAIN_FACTOR_MAX) {
+    if !may_refer(batch.again, batch.bytes.len()) {
         return Err(DecodeError::TooLarge);
     }
     // Not those of the one that refers to it.

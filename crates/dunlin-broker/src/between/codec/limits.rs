@@ -17,6 +17,9 @@ pub const LIST_MEMORY_FACTOR_MAX: usize = 16;
 /// Messages of a batch that the next one is compared with: it may refer to one of them.
 pub const RECENT_MAX: usize = 4;
 
-/// Bytes of messages that others of a batch refer to, for each byte of the batch: a message
-/// is for one shard of a process at most, which has no more than that.
+/// Bytes of messages that others of a batch refer to, for each byte of the batch up to
+/// there: a process has no more shards than that. What would be more is written whole.
 pub const AGAIN_FACTOR_MAX: usize = 64;
+
+/// The same for all of a batch.
+pub const AGAIN_BYTES_MAX: usize = 128 << 20;

@@ -243,6 +243,44 @@ fn a_post_is_taken_once_and_none_is_left_out() {
     assert_eq!(take(&mut posts), Some(alloc::vec![6]));
 }
 
+/// What is refused before the store is asked takes nothing out of it.
+#[test]
+fn what_is_stored_stays_when_later_posts_are_refused() {
+    let mut posts = posts(0);
+    posts.accept(A, 0, alloc::vec![post(1)]);
+    assert_eq!(posts.begin_taking(A).expect("one").1, 1);
+    let stored = StoreOp::Enqueue {
+        seq: Seq(1),
+        message: message("t"),
+        targets: alloc::vec![Target::new(SessionKey(3), QoS::AtLeastOnce)],
+    };
+    posts.note_attempt(A, &[stored]);
+    posts.end_taking(A, true);
+    posts.accept(A, 1, alloc::vec![post(2)]);
+    assert_eq!(posts.begin_taking(A).expect("one").1, 2);
+    posts.end_taking(A, false);
+    let undone = posts.undo(B, A);
+    assert!(
+        matches!(&undone[..], [StoreOp::PutMeta { .. }]),
+        "{undone:?}"
+    );
+}
+
+/// A home whose store has an earlier state, from a backup: what it lacks is gone here, and
+/// what comes now is given behind what it has.
+#[test]
+fn a_home_that_has_gone_back_is_given_what_follows() {
+    let mut posts = posts(0);
+    let (number, _) = publish(&mut posts, 1);
+    posts.settle(B, number, true);
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![number])));
+    posts.handle_taken(B, number, false);
+    let (next, _) = publish(&mut posts, 2);
+    posts.settle(B, next, true);
+    posts.handle_taken(B, 0, true);
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![next])));
+}
+
 #[test]
 fn posts_come_back_from_the_store() {
     use dunlin_store::{Batch, MemoryStore};

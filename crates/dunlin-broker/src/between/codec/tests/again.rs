@@ -117,6 +117,18 @@ fn references_that_are_none_are_errors() {
     }
 }
 
+/// As a client has it that publishes the same again and again in one turn.
+#[test]
+fn what_one_shard_is_to_have_often_can_be_read() {
+    let messages: Vec<_> = (0..500).map(|_| (64, forward())).collect();
+    let (bytes, added) = batch(9, &messages);
+    let whole = added.iter().filter(|how| **how == Added::Whole).count();
+    assert!((2..20).contains(&whole), "{whole}");
+    let read = read(&bytes).expect("a batch");
+    assert_eq!(read.len(), messages.len());
+    assert!(read.iter().all(Result::is_ok));
+}
+
 /// One that refers to a reference, and more references than a process has shards.
 #[test]
 fn references_have_bounds() {
