@@ -100,7 +100,7 @@ impl Bucket {
         let log = Api {
             client: client.clone(),
             stream: config.stream(),
-            unanswered: Arc::default(),
+            unanswered: Default::default(),
         };
         let name = config.bucket();
         let subject = config.lease_subject();
@@ -114,7 +114,7 @@ impl Bucket {
         let bucket = Api {
             client,
             stream: format!("KV_{name}"),
-            unanswered: Arc::default(),
+            unanswered: Default::default(),
         };
         let wanted = json!({
             "name": bucket.stream,

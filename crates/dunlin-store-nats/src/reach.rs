@@ -44,7 +44,7 @@ impl Reached {
         let api = Api {
             client,
             stream: config.stream(),
-            unanswered: Arc::default(),
+            unanswered: Default::default(),
         };
         Ok(Self { api, system })
     }
