@@ -171,7 +171,9 @@ impl Api {
         let before = self.unanswered.load(Ordering::Relaxed);
         let wait = LEADER_WAIT.saturating_mul(1 + before).min(ANSWER_WAIT);
         let answer = timeout(wait, self.info()).await;
-        let unanswered = answer.as_ref().map_or_else(|_| before.saturating_add(1), |_| 0);
+        let unanswered = answer
+            .as_ref()
+            .map_or_else(|_| before.saturating_add(1), |_| 0);
         self.unanswered.store(unanswered, Ordering::Relaxed);
         answer.unwrap_or_else(|_| Err(AskError::Silent("no leader answers".to_owned())))
     }

@@ -324,8 +324,7 @@ impl SessionCore {
     }
 }
 
-/// Bytes of one session or connection, in half of a `usize`: every one has some of these
-/// numbers. More than 4 GiB count as 4 GiB.
+/// Bytes of one connection, in half of a `usize`. More than 4 GiB count as 4 GiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bytes32(u32);
 
@@ -344,17 +343,16 @@ impl From<Bytes32> for usize {
 /// What a session takes of the budget, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
-    pub(crate) sessions: Bytes32,
-    pub(crate) subscriptions: Bytes32,
-    pub(crate) wills: Bytes32,
-    /// May be more than 4 GiB.
+    pub(crate) sessions: usize,
+    pub(crate) subscriptions: usize,
+    pub(crate) wills: usize,
     pub(crate) queued: usize,
 }
 
 impl Weight {
-    pub(crate) fn sum(&self) -> usize {
-        let lasting = [self.sessions, self.subscriptions, self.wills];
-        self.queued + lasting.into_iter().map(usize::from).sum::<usize>()
+    pub(crate) const fn sum(&self) -> usize {
+        let lasting = self.sessions + self.subscriptions + self.wills;
+        lasting + self.queued
     }
 }
 

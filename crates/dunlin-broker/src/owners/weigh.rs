@@ -14,7 +14,7 @@ use crate::io::{BusMessage, Event};
 use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::budget::Budget;
-pub(crate) use crate::owners::common::{Bytes32, ConnWeight, Identity, Weight};
+pub(crate) use crate::owners::common::{ConnWeight, Identity, Weight};
 use crate::owners::conn::Conn;
 use crate::owners::holders::{Charge, Holder};
 use crate::owners::session::Session;
@@ -48,11 +48,10 @@ impl Weight {
     pub(crate) fn of(session: &Session) -> Self {
         let user = session.user.as_ref().map_or(0, |user| user.len());
         let names = 2 * session.client_id.len() + user;
-        let own = size_of::<Session>() + TABLES_BYTES + names + session.kept_bytes();
         Self {
-            sessions: own.into(),
-            subscriptions: session.subscription_bytes().into(),
-            wills: session.will_bytes().into(),
+            sessions: size_of::<Session>() + TABLES_BYTES + names + session.kept_bytes(),
+            subscriptions: session.subscription_bytes(),
+            wills: session.will_bytes(),
             queued: session.held_bytes(),
         }
     }
@@ -67,11 +66,10 @@ impl Budget {
         }
         let weight = session.weight;
         let charge = &mut session.charge;
-        let queued = weight.queued;
         if self.are_copies() {
-            charge.copies += queued.saturating_sub(queued_before);
+            charge.copies += weight.queued.saturating_sub(queued_before);
         }
-        charge.copies = charge.copies.min(queued);
+        charge.copies = charge.copies.min(weight.queued);
         let now = weight.sum() - charge.copies;
         if exactly || now.abs_diff(charge.bytes) > CHARGE_GRAIN {
             self.holders.charge(charge, now);
@@ -91,14 +89,12 @@ impl Owners {
     }
 
     fn reweigh(&mut self, before: Weight, now: Weight) {
-        for (part, before, now) in [
-            (Part::Sessions, before.sessions, now.sessions),
-            (Part::Subscriptions, before.subscriptions, now.subscriptions),
-            (Part::Wills, before.wills, now.wills),
-        ] {
-            self.budget.change(part, before.into(), now.into());
-        }
-        self.budget.change_queue(before.queued, now.queued);
+        let budget = &mut self.budget;
+        budget.change(Part::Sessions, before.sessions, now.sessions);
+        let (from, to) = (before.subscriptions, now.subscriptions);
+        budget.change(Part::Subscriptions, from, to);
+        budget.change(Part::Wills, before.wills, now.wills);
+        budget.change_queue(before.queued, now.queued);
     }
 
     /// As [`Owners::weigh`], when only its queue may have changed.

@@ -3,7 +3,7 @@
 
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::weigh::{Bytes32, Weight};
+use crate::owners::weigh::Weight;
 
 /// Sizes of a shard's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         subscriptions: own.routing.subscriptions(),
         retained: own.routing.retained.len(),
         timers: own.timers.len(),
-        pending: own.commits.pending() + own.commits.posts.len() + own.members.due(),
+        pending: own.commits.pending() + own.members.due(),
         prepared: own.commits.prepared_len()
             + own.routing.retained.changing()
             + own.routing.loans.len(),
@@ -151,20 +151,23 @@ pub(crate) fn census(own: &Owners) -> Census {
 
 /// Compares what the budget counts with what is there.
 fn miscounted(own: &Owners) -> usize {
-    let weights = || own.sessions.iter().map(|(_, session)| Weight::of(session));
-    let sum = |part: fn(Weight) -> Bytes32| weights().map(part).map(usize::from).sum::<usize>();
-    let own_bytes = sum(|weight| weight.sessions) + own.termini.bytes();
-    let subscriptions = sum(|weight| weight.subscriptions);
-    let wills = sum(|weight| weight.wills);
-    let queued = weights().map(|weight| weight.queued).sum::<usize>();
-    let queued = queued + own.routing.loans.bytes();
+    let mut sum = Weight::default();
+    for (_, session) in own.sessions.iter() {
+        let weight = Weight::of(session);
+        sum.sessions += weight.sessions;
+        sum.subscriptions += weight.subscriptions;
+        sum.wills += weight.wills;
+        sum.queued += weight.queued;
+    }
+    sum.sessions += own.termini.bytes();
+    sum.queued += own.routing.loans.bytes();
     let budget = &own.budget;
     let sessions = own.sessions.iter().map(|(_, session)| &session.charge);
     let conns = own.conns.iter();
     let conns = conns.filter_map(|(_, conn)| conn.charge.as_deref());
-    budget.here(Part::Sessions).abs_diff(own_bytes)
-        + budget.here(Part::Subscriptions).abs_diff(subscriptions)
-        + budget.here(Part::Wills).abs_diff(wills)
-        + budget.queued_sum().abs_diff(queued)
+    budget.here(Part::Sessions).abs_diff(sum.sessions)
+        + budget.here(Part::Subscriptions).abs_diff(sum.subscriptions)
+        + budget.here(Part::Wills).abs_diff(sum.wills)
+        + budget.queued_sum().abs_diff(sum.queued)
         + budget.holders.miscounted(sessions.chain(conns))
 }
