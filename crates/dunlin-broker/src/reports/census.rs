@@ -115,7 +115,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         subscriptions: own.routing.subscriptions(),
         retained: own.routing.retained.len(),
         timers: own.timers.len(),
-        pending: own.commits.pending() + own.members.due(),
+        pending: own.commits.pending() + own.commits.posts.len() + own.members.due(),
         prepared: own.commits.prepared_len()
             + own.routing.retained.changing()
             + own.routing.loans.len(),
