@@ -11,16 +11,23 @@ FIRST, LAST = 20_000, 32_000
 # Ports that are tried at most.
 TRIES_MAX = 100
 
+# Ports that this program has given out. A port is free until its server starts,
+# and a program asks for several before it starts one.
+given: set[int] = set()
+
 
 def free_port() -> int:
-    """A port without a TCP listener and without a UDP socket now."""
+    """A port without a TCP listener and without a UDP socket now, given out once."""
     for _ in range(TRIES_MAX):
         port = random.randint(FIRST, LAST)
+        if port in given:
+            continue
         try:
             for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
                 with socket.socket(socket.AF_INET, kind) as probe:
                     probe.bind(("127.0.0.1", port))
         except OSError:
             continue
+        given.add(port)
         return port
     raise RuntimeError(f"no free port from {FIRST} to {LAST} in {TRIES_MAX} tries")
