@@ -60,6 +60,7 @@ def run(client: Client, kind: type[Broker], setting: str, column: Column, only: 
         try:
             broker.start()
             command = [*client.command, "--tls-port", str(broker.ports.get("tls", 0))]
+            command += ["--streams-in-order", "true" if kind is Dunlin else "false"]
             client = Client(client.name, command)
             matrix.run_client(client, broker, setting, column, wanted(setting), only)
             column.look_at(broker, wanted(setting))

@@ -45,6 +45,8 @@ struct Run {
     ca: PathBuf,
     setting: String,
     only: Option<String>,
+    /// The broker works on streams in the order in which they arrive.
+    streams_in_order: bool,
     /// Of topics and of client identifiers.
     name: String,
 }
@@ -59,6 +61,7 @@ impl Run {
             ca: PathBuf::new(),
             setting: "plain".into(),
             only: None,
+            streams_in_order: false,
             name: format!("dunlin-{:x}", since.as_micros()),
         };
         let mut arguments = std::env::args().skip(1);
@@ -73,6 +76,7 @@ impl Run {
                 "--ca" => run.ca = value.into(),
                 "--setting" => run.setting = value,
                 "--only" => run.only = Some(value),
+                "--streams-in-order" => run.streams_in_order = value.parse()?,
                 _ => return Err(format!("unknown argument {flag}").into()),
             }
         }

@@ -41,7 +41,8 @@ pub enum StreamPolicy {
     /// A stream for each topic, so that a lost packet holds up its topic only.
     PerTopic,
     /// A stream for each message. The next message of the same topic waits
-    /// until the one before has arrived.
+    /// until the one before has arrived. A server that works on each stream
+    /// by itself can still mix messages of QoS 0.
     PerPublish,
     /// A stream for each message, and none waits: messages of one topic may
     /// overtake each other.

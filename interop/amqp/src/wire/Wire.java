@@ -361,6 +361,22 @@ final class Wire extends ProtonTestClient implements AutoCloseable {
         }
     }
 
+    /** Takes anything and keeps the last. */
+    static final class Seen extends BaseMatcher<Object> {
+        Object last;
+
+        @Override
+        public boolean matches(Object value) {
+            last = value;
+            return true;
+        }
+
+        @Override
+        public void describeTo(Description text) {
+            text.appendText("anything");
+        }
+    }
+
     static final class EndsWith extends BaseMatcher<ByteBuffer> {
         private final byte[] bare;
 
