@@ -1,0 +1,117 @@
+"""The table `tokens` of `operate.sh`: CPU of the broker for a connection over TLS that
+ends after CONNACK, with a token of its own (ES256) as the password and without."""
+
+import base64
+import json
+import os
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import time
+
+from brokers import Dunlin
+
+# Connections of one cell; each has another token.
+CONNECTS = 300
+COST_MAX = 1.3
+AUDIENCE = "bench"
+KEY_FILE = "token.pem"
+AUTH = f'jwt = {{ key_file = "{KEY_FILE}", algorithms = ["ES256"], audience = ["{AUDIENCE}"] }}'
+
+
+def openssl(*arguments, text=b""):
+    command = ["openssl", *arguments]
+    return subprocess.run(command, input=text, capture_output=True, check=True).stdout
+
+
+def url64(raw):
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+
+def integers(signature):
+    """The two numbers of an ECDSA signature in DER, 32 bytes each (RFC 7518, 3.4)."""
+    raw, rest = b"", signature[2:]
+    for _ in range(2):
+        length = rest[1]
+        raw += rest[2:2 + length].lstrip(b"\x00").rjust(32, b"\x00")
+        rest = rest[2 + length:]
+    return raw
+
+
+def tokens(folder):
+    """The public key in PEM, and a token for each connection of a cell."""
+    key = os.path.join(folder, "key.pem")
+    openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
+    public = openssl("ec", "-in", key, "-pubout").decode()
+    head = url64(json.dumps({"alg": "ES256", "typ": "JWT"}).encode())
+    signed = []
+    for number in range(CONNECTS):
+        claims = {"sub": f"device-{number}", "aud": AUDIENCE, "exp": int(time.time()) + 3600}
+        text = head + b"." + url64(json.dumps(claims).encode())
+        signed.append(text + b"." + url64(integers(openssl("dgst", "-sha256", "-sign", key, text=text))))
+    return public, signed
+
+
+def field(raw):
+    return len(raw).to_bytes(2, "big") + raw
+
+
+def connect_packet(number, token):
+    flags = 0xC2 if token else 0x02
+    body = field(b"MQTT") + b"\x05" + bytes([flags]) + b"\x00\x00\x00" + field(b"device-%d" % number)
+    if token:
+        body += field(b"token") + field(token)
+    length, rest = b"", len(body)
+    while True:
+        rest, digit = divmod(rest, 128)
+        length += bytes([digit | (0x80 if rest else 0)])
+        if not rest:
+            return b"\x10" + length + body
+
+
+def cpu_ns(pid):
+    """CPU of all threads of a process."""
+    total, tasks = 0, f"/proc/{pid}/task"
+    for task in os.listdir(tasks):
+        with open(f"{tasks}/{task}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total
+
+
+def cell(broker, trust, signed):
+    """Microseconds of the broker's CPU for a connection."""
+    host, port = broker.urls["tls"].split("//")[1].rsplit(":", 1)
+    before = cpu_ns(broker.pid)
+    for number in range(CONNECTS):
+        token = signed[number] if signed else b""
+        with socket.create_connection((host, int(port)), 30) as raw:
+            with trust.wrap_socket(raw, server_hostname="localhost") as peer:
+                peer.sendall(connect_packet(number, token))
+                answer = peer.recv(64)
+                if answer[:1] != b"\x20" or answer[3] != 0:
+                    raise RuntimeError(f"client {number} is refused: {answer!r}")
+                peer.sendall(b"\xe0\x00")
+    return (cpu_ns(broker.pid) - before) / CONNECTS / 1000
+
+
+def table(binary, folder, repeat):
+    """Prints it; whether it is within the goal."""
+    public, signed = tokens(folder)
+    with Dunlin(binary) as plain, Dunlin(binary, name="tokens", files={KEY_FILE: public}, auth=AUTH) as asked:
+        pairs = []
+        for turn in range(repeat):
+            cells = {}
+            for broker, those in [(plain, None), (asked, signed)][:: 1 if turn % 2 == 0 else -1]:
+                cells[broker.name] = cell(broker, ssl.create_default_context(cafile=broker.ca), those)
+            pairs.append((cells[plain.name], cells[asked.name]))
+            print(f"  tokens: {pairs[-1][0]:.0f} {pairs[-1][1]:.0f}", file=sys.stderr, flush=True)
+    ratios = [after / before for before, after in pairs]
+    without, with_one = (statistics.median(column) for column in zip(*pairs))
+    print(f"\n{CONNECTS} connections over TLS 1.3, one after the other, full handshakes; {repeat} pairs.\n")
+    print("| | CPU of the broker a connection, µs, without | with a token (ES256) | ratio | range |")
+    print("|---|--:|--:|--:|--:|")
+    ratio = statistics.median(ratios)
+    print(f"| TLS | {without:.0f} | {with_one:.0f} | {ratio:.2f} | {min(ratios):.2f}-{max(ratios):.2f} |", flush=True)
+    return ratio <= COST_MAX
