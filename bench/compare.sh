@@ -7,7 +7,7 @@
 #   bench/compare.sh --placement [--quick] [TABLE ...] [tcp] [quic]
 #                               what it costs that publisher and subscriber are
 #                               on different shards, and what an idle connection
-#                               holds, about 25 minutes; tables are saturated,
+#                               holds, about 40 minutes; tables are saturated,
 #                               fleet, latency, idle
 #   bench/compare.sh --fleet [--quick] [--devices N] [--rate N] [--wake N] [--idle N]
 #                               many devices with a message now and then: CPU of
