@@ -16,7 +16,7 @@ use core::time::Duration;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -114,6 +114,7 @@ impl TicketFile {
         Arc::new(Scope {
             place: Arc::clone(&self.shared),
             name,
+            token: Mutex::default(),
         })
     }
 }
@@ -123,6 +124,9 @@ impl TicketFile {
 pub(crate) struct Scope {
     place: Arc<Place>,
     name: String,
+    /// An address token that left the file together with a ticket: a connection
+    /// takes one after the other, and the file is written once.
+    token: Mutex<Option<Vec<u8>>>,
 }
 
 impl Scope {
@@ -166,6 +170,10 @@ impl Scope {
         self.place.change_soon(Box::new(move || {
             change(&path, &name, what, |entry| f(entry).then_some(()));
         }));
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes something out of the entry, which needs not survive a power cut: a server
@@ -230,7 +238,15 @@ impl SessionTickets for Scope {
 
     fn take(&self) -> Option<Vec<u8>> {
         // The newest is good for longest.
-        self.take_out("take a session ticket", |entry| entry.tickets.pop())
+        let taken = self.take_out("take a session ticket", |entry| {
+            let ticket = entry.tickets.pop()?;
+            Some((ticket, entry.tokens.pop()))
+        });
+        let (ticket, token) = taken?;
+        if token.is_some() {
+            *self.token() = token;
+        }
+        Some(ticket)
     }
 }
 
@@ -246,7 +262,9 @@ impl AddressTokens for Scope {
     }
 
     fn take(&self, _: &str) -> Option<Bytes> {
-        let token = self.take_out("take an address token", |entry| entry.tokens.pop());
+        let held = self.token().take();
+        let token =
+            held.or_else(|| self.take_out("take an address token", |entry| entry.tokens.pop()));
         token.map(Bytes::from)
     }
 }
@@ -393,6 +411,31 @@ mod tests {
             Some(&b"token"[..])
         );
         assert_eq!(AddressTokens::take(&*one, "host"), None);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_ticket_and_a_token_leave_the_file_in_one_step() {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let dir = tempfile::tempdir().expect("directory");
+        let (one, other) = (scope(dir.path(), "a"), scope(dir.path(), "a"));
+        SessionTickets::insert(&*one, vec![1]);
+        AddressTokens::insert(&*one, "host", Bytes::from_static(b"token"));
+        one.settle();
+        let inode = || {
+            let found = fs::metadata(dir.path().join("tickets"));
+            found.expect("there").ino()
+        };
+        assert_eq!(SessionTickets::take(&*one), Some(vec![1]));
+        let after = inode();
+        assert_eq!(AddressTokens::take(&*other, "host"), None);
+        assert_eq!(
+            AddressTokens::take(&*one, "host").as_deref(),
+            Some(&b"token"[..])
+        );
+        assert_eq!(AddressTokens::take(&*one, "host"), None);
+        assert_eq!(inode(), after, "not written again");
     }
 
     #[test]
