@@ -12,7 +12,7 @@ use dunlin_sasl::Mechanism;
 
 use crate::amqp::carried::{self, Inherited};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
-use crate::amqp::{redirecting, sasl};
+use crate::amqp::{quota, redirecting, sasl};
 use crate::auth::{AuthPolicy, FirstStep};
 use crate::bridges::is_bridge_name;
 use crate::config::Config;
@@ -285,6 +285,7 @@ pub(super) fn let_in(own: &mut Owners, c: ConnIdx, cause: &'static str) {
     if let Some((id, _)) = own.conns.amqp(c).map(AmqpConn::place) {
         own.outbox.command(id, NetCommandKind::Accept);
         own.stats.clients_accepted += 1;
+        quota::begin(own, c);
         note_user(own, c, cause);
     }
 }

@@ -17,7 +17,7 @@ use crate::amqp::management::{Response, Wanted};
 use crate::amqp::service::Service;
 use crate::amqp::state::AmqpPhase;
 use crate::amqp::tokens::{Pace, TOKEN_BYTES_MAX, Tokens};
-use crate::amqp::{access, carried};
+use crate::amqp::{access, carried, quota};
 use crate::auth::{AuthAnswer, AuthRequest, Grant};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::{AccessKind, Output};
@@ -287,7 +287,10 @@ fn become_user(own: &mut Owners, c: ConnIdx, user: Text, expires: Instant) {
     match before.standing {
         Standing::Unproved => access::let_in(own, c, "token"),
         _ if access::refuse_banned(own, c) => {}
-        _ => access::note_user(own, c, "token"),
+        _ => {
+            quota::begin(own, c);
+            access::note_user(own, c, "token");
+        }
     }
     carried::note_proved(own, c);
 }

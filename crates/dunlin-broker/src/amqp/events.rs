@@ -9,7 +9,7 @@ use dunlin_base::{ConnId, SendBuf, Text};
 use crate::amqp::carried::{self, NO_ERROR, OVERLOADED};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
 use crate::amqp::{
-    access, enlisting, incoming, links, outgoing, resuming, sasl, taking, transactions,
+    access, enlisting, incoming, links, outgoing, quota, resuming, sasl, taking, transactions,
 };
 use crate::ids::ConnIdx;
 use crate::io::Event;
@@ -51,6 +51,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             let data = data.as_ref();
             own.stats.bytes_received += data.len() as u64;
             drive(own, c, data);
+            quota::check(own, c, data.len());
         }
         NetEventKind::Sent { bytes, .. } => handle_sent(own, c, bytes),
         NetEventKind::ChannelBinding { data } => sasl::handle_binding(own, c, data),

@@ -17,7 +17,7 @@ use crate::amqp::attaching::topic_of;
 use crate::amqp::concluding::Why;
 use crate::amqp::outcome::{rejected, settle, top_up};
 use crate::amqp::state::{AmqpLink, End, Open};
-use crate::amqp::{enlisting, outcomes, requests, resuming};
+use crate::amqp::{enlisting, outcomes, quota, requests, resuming};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::messages::publish;
 use crate::messages::source::Source;
@@ -34,6 +34,7 @@ const DELAY_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A message came whole.
 pub(crate) fn handle_message(own: &mut Owners, c: ConnIdx, message: Message<'_>) {
+    quota::note_message(own, c);
     let (delivery, settled) = (message.delivery, message.settled);
     let second = message.rcv_settle_mode == ReceiverSettleMode::Second;
     let conn = own.conns.amqp(c);

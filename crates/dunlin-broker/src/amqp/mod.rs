@@ -25,6 +25,7 @@ pub(crate) mod outcome;
 mod outcomes;
 pub(crate) mod outgoing;
 mod pace;
+mod quota;
 mod redirecting;
 pub(crate) mod requests;
 pub(crate) mod resuming;

@@ -17,6 +17,7 @@ use crate::owners::Owners;
 use crate::owners::common::Behind;
 use crate::owners::conn::Conn;
 use crate::owners::timers::Timer;
+use crate::quotas::{Pace, Verdict};
 
 /// Longest time that one receiver holds up its publishers without a break.
 pub(crate) const HOLD_MAX: Duration = Duration::from_millis(100);
@@ -137,6 +138,36 @@ pub(crate) fn release_unstored(own: &mut Owners) {
         own.unstored.reminded = true;
         own.timers.set(own.now + RELEASE_MORE, Timer::Unstored);
     }
+}
+
+/// A client has another quota: it begins again with that.
+pub(crate) fn set_pace(own: &mut Owners, c: ConnIdx, pace: Option<Box<Pace>>) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let before = core::mem::replace(&mut conn.pace, pace);
+    if before.is_some_and(|pace| pace.held) {
+        release(own, c);
+    }
+}
+
+/// Bytes of a connection were handled, and the messages in them are noted: it is not read
+/// for a while if they were too many.
+pub(crate) fn pace(own: &mut Owners, c: ConnIdx, bytes: usize) -> Verdict {
+    let now = own.now;
+    let conn = own.conns.peek_mut(c);
+    let Some((id, pace)) = conn.and_then(|conn| Some((conn.id, conn.pace.as_mut()?))) else {
+        return Verdict::Go;
+    };
+    let verdict = pace.note_bytes(bytes, now);
+    if let Verdict::Wait(time) = verdict
+        && !core::mem::replace(&mut pace.held, true)
+    {
+        own.stats.clients_paced += 1;
+        own.timers.set(now + time, Timer::Pace(id));
+        own.pause(c, true);
+    }
+    verdict
 }
 
 /// What a client has sent is paid for.

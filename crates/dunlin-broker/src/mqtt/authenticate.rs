@@ -16,6 +16,7 @@ use dunlin_mqtt::server::{
 use crate::auth::{AuthAnswer, AuthRequest, FirstStep, Grant};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
+use crate::messages::throttle;
 use crate::mqtt::claims;
 use crate::mqtt::conn::{PendingConnect, Phase, Voucher};
 use crate::mqtt::fault::Fault;
@@ -271,9 +272,7 @@ fn prolong(own: &mut Owners, c: ConnIdx, s: SessionIdx, grant: &Grant) {
     if session.rules != grant.rules {
         session.rules.clone_from(&grant.rules);
         let pace = pace::of(own, c, s);
-        if let Some(conn) = own.conns.mqtt_mut(c) {
-            conn.pace = pace;
-        }
+        throttle::set_pace(own, c, pace);
         records::put_lasting(own, s);
         rights::handle_new_user(own, s);
     }

@@ -5,10 +5,10 @@ use alloc::boxed::Box;
 use dunlin_mqtt::codec::ReasonCode;
 
 use crate::ids::{ConnIdx, SessionIdx};
+use crate::messages::throttle;
 use crate::mqtt::ending;
 use crate::mqtt::fault::Fault;
 use crate::owners::Owners;
-use crate::owners::timers::Timer;
 use crate::quotas::{Pace, Verdict};
 
 /// How fast a client may send.
@@ -23,24 +23,8 @@ pub(crate) fn of(own: &Owners, c: ConnIdx, s: SessionIdx) -> Option<Box<Pace>> {
 
 /// Bytes of a connection were handled: it waits if they were too many.
 pub(crate) fn check(own: &mut Owners, c: ConnIdx, bytes: usize) {
-    let now = own.now;
-    let Some(conn) = own.conns.peek_mut(c) else {
-        return;
-    };
-    let Some(pace) = &mut conn.pace else {
-        return;
-    };
-    let (reason, cause) = match pace.note_bytes(bytes, now) {
-        Verdict::Go => return,
-        Verdict::Wait(time) => {
-            if !core::mem::replace(&mut pace.held, true) {
-                let id = conn.id;
-                own.stats.clients_paced += 1;
-                own.timers.set(now + time, Timer::Pace(id));
-                own.pause(c, true);
-            }
-            return;
-        }
+    let (reason, cause) = match throttle::pace(own, c, bytes) {
+        Verdict::Go | Verdict::Wait(_) => return,
         Verdict::Messages => (
             ReasonCode::MessageRateTooHigh,
             "messages faster than its quota",

@@ -35,6 +35,8 @@ pub(super) struct World {
     pub(super) shards: Vec<Shard>,
     pub(super) sent: Vec<(ConnId, Vec<u8>)>,
     pub(super) closed: Vec<ConnId>,
+    /// Connections whose reading stopped, or went on.
+    pub(super) pauses: Vec<(ConnId, bool)>,
     /// Batches that the store has not answered, while it is held up.
     pub(super) held: Option<Vec<(usize, Batch)>>,
     /// The store refuses what it is asked to write.
@@ -71,6 +73,7 @@ impl World {
             shards: Vec::new(),
             sent: Vec::new(),
             closed: Vec::new(),
+            pauses: Vec::new(),
             held: None,
             refuses: false,
             store: MemoryStore::new(),
@@ -167,6 +170,9 @@ impl World {
                     self.shards[at].handle(NOW, Input::Net(event));
                 }
                 NetCommandKind::Close { .. } => self.closed.push(command.conn),
+                NetCommandKind::PauseReading { paused } => {
+                    self.pauses.push((command.conn, paused));
+                }
                 _ => {}
             },
             _ => {}

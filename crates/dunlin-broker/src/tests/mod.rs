@@ -30,6 +30,8 @@ mod missing;
 mod own;
 #[cfg(feature = "amqp")]
 mod queues;
+#[cfg(feature = "amqp")]
+mod quotas;
 #[cfg(all(feature = "amqp", feature = "mqtt"))]
 mod redirecting;
 #[cfg(all(feature = "amqp", feature = "mqtt"))]

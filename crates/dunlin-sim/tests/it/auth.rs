@@ -49,8 +49,15 @@ pub(crate) fn rig_from(addr: &str, transport: Transport, shards: u16, tokens: bo
 
 impl Rig {
     pub(crate) fn send(&mut self, packet: &Packet<'_>) {
+        self.send_all(core::slice::from_ref(packet));
+    }
+
+    /// Sends packets at once.
+    pub(crate) fn send_all(&mut self, packets: &[Packet<'_>]) {
         let mut out = Vec::new();
-        packet.encode(Version::V5, &mut out).expect("encodes");
+        for packet in packets {
+            packet.encode(Version::V5, &mut out).expect("encodes");
+        }
         self.world.send(self.conn, StreamId::CONTROL, &out);
         self.settle();
     }
@@ -109,13 +116,17 @@ impl Rig {
     }
 
     pub(crate) fn auth(&mut self, reason: ReasonCode, method: &str, data: &[u8]) {
-        let properties = AuthProperties {
-            authentication_method: Some(method),
-            authentication_data: Some(data),
-            ..AuthProperties::default()
-        };
-        self.send(&Packet::Auth(Auth { reason, properties }));
+        self.send(&Packet::Auth(auth_of(reason, method, data)));
     }
+}
+
+pub(crate) fn auth_of<'a>(reason: ReasonCode, method: &'a str, data: &'a [u8]) -> Auth<'a> {
+    let properties = AuthProperties {
+        authentication_method: Some(method),
+        authentication_data: Some(data),
+        ..AuthProperties::default()
+    };
+    Auth { reason, properties }
 }
 
 fn first(client: &Client<'_>) -> Vec<u8> {

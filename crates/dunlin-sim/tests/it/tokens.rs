@@ -4,10 +4,10 @@
 use core::time::Duration;
 
 use dunlin_base::transport::Transport;
-use dunlin_mqtt_codec::{Packet, ReasonCode};
+use dunlin_mqtt_codec::{Packet, Publish, ReasonCode};
 use dunlin_sim::check;
 
-use crate::auth::{Rig, rig_from};
+use crate::auth::{Rig, auth_of, rig_from};
 
 const METHOD: &str = "OAUTHBEARER";
 
@@ -113,6 +113,27 @@ fn a_client_renews_its_token() {
     rig.wait(Duration::from_secs(3));
     assert_eq!(rig.read().0, "DISCONNECT 0x87");
     assert!(!rig.open);
+}
+
+/// The rate of the token before held it up, and the next has none.
+#[test]
+fn a_client_with_a_token_without_a_rate_is_read_again() {
+    let mut rig = connected("alice.90.limit~messages~1");
+    let data = message("", "alice.90.open");
+    let reason = ReasonCode::ReAuthenticate;
+    let mut packets = vec![Packet::Auth(auth_of(reason, METHOD, &data))];
+    let publish = Publish {
+        topic: "t",
+        payload: b"m",
+        ..Publish::default()
+    };
+    packets.extend(core::iter::repeat_n(Packet::Publish(publish), 9));
+    rig.send_all(&packets);
+    rig.wait(Duration::from_secs(1));
+    assert_eq!(rig.read().0, "AUTH OAUTHBEARER");
+    rig.send(&Packet::PingReq);
+    rig.wait(Duration::from_secs(20));
+    assert_eq!(rig.read().0, "PINGRESP");
 }
 
 #[test]
