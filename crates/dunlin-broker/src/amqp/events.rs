@@ -51,7 +51,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             let data = data.as_ref();
             own.stats.bytes_received += data.len() as u64;
             drive(own, c, data);
-            quota::check(own, c, data.len());
+            pace(own, c, data.len());
         }
         NetEventKind::Sent { bytes, .. } => handle_sent(own, c, bytes),
         NetEventKind::ChannelBinding { data } => sasl::handle_binding(own, c, data),
@@ -84,6 +84,15 @@ pub(crate) fn drive(own: &mut Owners, c: ConnIdx, mut data: &[u8]) {
     own.conns.touch(c);
     bound(own, c);
     remind(own, c);
+}
+
+/// Holds up a client that sends too fast, or closes it.
+pub(super) fn pace(own: &mut Owners, c: ConnIdx, bytes: usize) {
+    if let Some((text, ends)) = quota::check(own, c, bytes) {
+        for c in ends {
+            close(own, c, condition::RESOURCE_LIMIT_EXCEEDED, text);
+        }
+    }
 }
 
 /// Ends a connection that has begun more than there is room for.

@@ -2,10 +2,8 @@
 //! closed. Over QUIC the streams of a connection have one quota, that of the first client
 //! that has one, and are closed together.
 
-use dunlin_amqp::codec::condition;
+use alloc::vec::Vec;
 
-use crate::amqp::carried::streams_of;
-use crate::amqp::events;
 use crate::ids::ConnIdx;
 use crate::messages::throttle;
 use crate::owners::Owners;
@@ -49,20 +47,23 @@ pub(super) fn note_message(own: &mut Owners, c: ConnIdx) {
     }
 }
 
-/// Bytes of a client were handled: it waits if they were too many.
-pub(super) fn check(own: &mut Owners, c: ConnIdx, bytes: usize) {
+/// Bytes of a client were handled: it waits if they were too many. Returns why it is to
+/// be closed, and what of its connection: the streams of a QUIC connection together.
+pub(super) fn check(
+    own: &mut Owners,
+    c: ConnIdx,
+    bytes: usize,
+) -> Option<(&'static str, Vec<ConnIdx>)> {
     let at = place(own, c);
     let text = match throttle::pace(own, at, bytes) {
-        Verdict::Go | Verdict::Wait(_) => return,
+        Verdict::Go | Verdict::Wait(_) => return None,
         Verdict::Messages => "messages faster than its quota",
         Verdict::Bytes => "bytes faster than its quota",
     };
     own.stats.clients_over_quota += 1;
     let carrier = own.conns.peek(at).and_then(Conn::carrier);
-    let ends = carrier.map_or_else(|| alloc::vec![c], streams_of);
+    let streams = carrier.map(|carrier| carrier.streams.values().copied().collect());
     // Their answers are read.
     throttle::set_pace(own, at, None);
-    for c in ends {
-        events::close(own, c, condition::RESOURCE_LIMIT_EXCEEDED, text);
-    }
+    Some((text, streams.unwrap_or_else(|| alloc::vec![c])))
 }

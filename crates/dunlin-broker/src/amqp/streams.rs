@@ -9,7 +9,7 @@ use dunlin_base::{ConnId, StreamId};
 use crate::amqp::carried::{self, streams_of};
 use crate::amqp::carrier::{Carried, Carrier};
 use crate::amqp::state::{AmqpConn, AmqpPhase};
-use crate::amqp::{access, events, quota, sasl};
+use crate::amqp::{access, events, sasl};
 use crate::ids::ConnIdx;
 use crate::io::Event;
 use crate::owners::Owners;
@@ -43,7 +43,7 @@ pub(crate) fn handle_event<B: AsRef<[u8]>>(own: &mut Owners, c: ConnIdx, event: 
             let data = data.as_ref();
             own.stats.bytes_received += data.len() as u64;
             events::drive(own, at, data);
-            quota::check(own, at, data.len());
+            events::pace(own, at, data.len());
         }
         NetEventKind::Sent { stream, bytes } => {
             if let Some(at) = of(stream) {
