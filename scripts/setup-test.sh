@@ -16,8 +16,9 @@
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
 # With --lab only what the experiments of dunlin-lab compare and read captures
-# with: mosquitto, mosquitto-clients, tshark, iproute2, libcoap3-bin, and in target/peers/artemis
-# ActiveMQ Artemis from Maven, where there are a JDK and maven.
+# with: mosquitto, mosquitto-clients, tshark, iproute2, libcoap3-bin, libcoap3-dev, in
+# target/peers/coap the clients of CoAP in lab/coap, where there is a C compiler, and in
+# target/peers/artemis ActiveMQ Artemis from Maven, where there are a JDK and maven.
 #
 # With --page only what the test of the broker's page needs: chromium-headless-shell (300
 # MB), pngquant, which makes the book's pictures small, and fonts-inter, their font.
@@ -71,6 +72,7 @@ lab_packages() {
     command -v ip >/dev/null || [ -x /usr/sbin/ip ] || missing+=(iproute2)
     command -v coap-client-openssl >/dev/null || command -v coap-client >/dev/null ||
         missing+=(libcoap3-bin)
+    [ -e /usr/include/coap3/coap.h ] || missing+=(libcoap3-dev)
 }
 
 page_packages() {
@@ -228,6 +230,24 @@ artemis() {
     fi
 }
 
+# Clients of CoAP by libcoap, for the experiments.
+coap_peer() {
+    local peer="${CARGO_TARGET_DIR:-target}/peers/coap/coap-peer"
+    if [ -x "$peer" ] && [ -z "$(find lab/coap -name '*.[ch]' -newer "$peer")" ]; then
+        return
+    fi
+    if ! command -v cc >/dev/null || [ ! -e /usr/include/coap3/coap.h ]; then
+        skip 'coap-peer: no C compiler, or no libcoap3-dev'
+        return
+    fi
+    mkdir -p "$(dirname "$peer")"
+    if cc -O2 -Wall -Wextra -o "$peer" lab/coap/*.c -lcoap-3-openssl >target/setup-coap.log 2>&1; then
+        done_with "built $peer"
+    else
+        skip 'coap-peer: see target/setup-coap.log'
+    fi
+}
+
 # Debian's is too old for the log of a partition.
 nats_server() {
     local folder="${CARGO_TARGET_DIR:-target}/peers/bin" go
@@ -286,6 +306,7 @@ debian_packages "${1:-}"
 case "${1:-}" in
 --page) exit ;;
 --lab)
+    coap_peer
     artemis
     exit
     ;;
@@ -294,6 +315,7 @@ python_environment
 node_packages
 java_packages
 nats_server
+coap_peer
 if [ "${1:-}" = --brokers ]; then
     cargo_brokers "${2:-}"
 fi
