@@ -179,3 +179,15 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .map(|folder| folder.join(name))
         .find(|file| Path::is_file(file))
 }
+
+/// Where Cargo and `scripts/setup-test.sh` put what they make.
+pub(crate) fn targets() -> Vec<PathBuf> {
+    let named = std::env::var_os("CARGO_TARGET_DIR");
+    let beside = std::env::current_exe().ok();
+    // target/release/dunlin-lab, with target/peers for the others.
+    let beside = beside.as_deref().and_then(|me| me.parent()?.parent());
+    let target = named.map_or_else(|| "target".into(), PathBuf::from);
+    core::iter::once(target)
+        .chain(beside.map(PathBuf::from))
+        .collect()
+}

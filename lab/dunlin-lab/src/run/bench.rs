@@ -12,7 +12,7 @@ use dunlin_link::linux::{Emulator, Options};
 use serde::de::DeserializeOwned;
 
 use super::congestion;
-use super::load::{BEHIND_US_MAX, clients};
+use super::load::BEHIND_US_MAX;
 use super::record::{Cell, Measure, Outcome};
 use super::systems::{Serving, System};
 use super::validity;
@@ -72,9 +72,8 @@ impl<'a> Bench<'a> {
 
     /// Clients at host A that come one after another.
     pub(super) fn visits(&self, visits: &Visits<'_>) -> Result<Times> {
-        let command = self.lab.dunlin(self.emulator.namespace(Side::A));
-        let ca = self.lab.certificate("ca.pem");
-        let visited: Visited = reply(visits.of(command, &self.url(), &ca))?;
+        let at = (self.emulator.namespace(Side::A), Emulator::address(Side::B));
+        let visited: Visited = reply(self.system.visits(self.lab, at, visits))?;
         Ok(visited.times)
     }
 
@@ -86,13 +85,8 @@ impl<'a> Bench<'a> {
 
     /// The load generator at host A; `streams` is how messages are spread.
     pub(super) fn load(&self, streams: &str) -> Command {
-        let command = self.lab.dunlin(self.emulator.namespace(Side::A));
-        clients(
-            command,
-            &self.url(),
-            &self.lab.certificate("ca.pem"),
-            streams,
-        )
+        let at = (self.emulator.namespace(Side::A), Emulator::address(Side::B));
+        self.system.load(self.lab, at, streams)
     }
 
     /// Ends everything where no time is measured; what makes the cell worthless:

@@ -1,15 +1,24 @@
-//! CoAP beside MQTT: server and client of libcoap, and what the client's log says
-//! of its requests.
+//! CoAP beside MQTT: server and client of libcoap, clients by its library
+//! (`lab/coap`), and what the client's log says of its requests.
 
 use core::time::Duration;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use dunlin_link::linux::Namespace;
 
-use crate::lab::{Lab, find};
+use super::experiment::{Claim, Estimate};
+use super::record::{Cell, Record};
+use super::stats::{Pick, Sample, Statistic};
+use crate::lab::{Lab, find, targets};
 use crate::process::Server;
+
+/// All systems of CoAP.
+const ALL: [&str; 4] = ["coap-con", "coap-non", "coap-dtls", "coap-dtls-psk"];
+
+/// The option of libcoap's programs by which messages are not confirmable.
+pub(super) const NON_CONFIRMABLE: &str = "-N";
 
 /// Those of RFC 7252.
 pub(super) const PORT: u16 = 5683;
@@ -39,6 +48,13 @@ pub(super) fn server() -> Option<PathBuf> {
     find("coap-server-openssl").or_else(|| find("coap-server"))
 }
 
+/// The clients of `lab/coap`, where `scripts/setup-test.sh` puts them.
+pub(super) fn peer() -> Option<PathBuf> {
+    let places = targets().into_iter();
+    let mut places = places.map(|it| it.join("peers/coap/coap-peer"));
+    places.find(|path| path.is_file())
+}
+
 /// The client likewise.
 pub(super) fn client() -> Result<PathBuf> {
     let found = find("coap-client-openssl").or_else(|| find("coap-client"));
@@ -64,10 +80,12 @@ pub(super) fn serve(
     lab: &Lab,
     namespace: &Namespace,
     program: PathBuf,
-    known: Known,
+    (options, known): (&[&str], Known),
 ) -> Result<Server> {
     let mut command = namespace.command(program);
     command.args(["-A", "0.0.0.0", "-p", &PORT.to_string(), "-d", RESOURCES]);
+    // Notifications are as requests are.
+    command.args(options);
     match known {
         Known::SharedKey => {
             command.args(["-k", KEY]);
@@ -96,6 +114,74 @@ pub(super) fn request(command: &mut Command, lab: &Lab, options: &[&str], known:
         Known::Not => {}
     }
 }
+
+/// Adds to `coap-peer` what it does, with which server and how.
+pub(super) fn connect(
+    command: &mut Command,
+    (what, url): (&str, &str),
+    ca: &Path,
+    (options, known): (&[&str], Known),
+) {
+    command.args([what, "--url", url]).args(options);
+    match known {
+        Known::SharedKey => {
+            command.args(["--key", KEY]);
+        }
+        Known::Certificate => {
+            command.arg("--ca").arg(ca);
+        }
+        Known::Not => {}
+    }
+}
+
+/// Whether CoAP is measured.
+pub(super) fn is_of(cell: &Cell) -> bool {
+    ALL.contains(&cell.system.as_str())
+}
+
+/// How a system does beside those of CoAP that were measured.
+pub(super) fn beside(
+    records: &[Record],
+    ours: &str,
+    what: &str,
+    statistic: Statistic,
+    pick: impl Fn(&str) -> Pick,
+) -> Vec<Claim> {
+    let sample = |system: &str| Sample::of(records, &pick(system));
+    let change = |other: &str| sample(ours).change(&sample(other), statistic);
+    additions(ours, what, "%", change)
+}
+
+/// Rows that are none of the paper's: what is measured of a system against each of
+/// CoAP, where anything is.
+pub(super) fn additions(
+    ours: &str,
+    what: &str,
+    unit: &'static str,
+    measured: impl Fn(&str) -> Option<Estimate>,
+) -> Vec<Claim> {
+    let row = |other: &&str| {
+        Some(Claim {
+            what: format!("{what}: {ours} against {other}"),
+            paper: ADDITION.to_owned(),
+            measured: Some(measured(other)?),
+            unit,
+            target: None,
+            reason: None,
+        })
+    };
+    ALL.iter().filter_map(row).collect()
+}
+
+/// A note of how much of what was sent did not arrive, if so: what an observer gets
+/// is the newest state, and values in between may be left out (RFC 7641, 1.3).
+pub(super) fn missing(lost: u64, all: u64) -> Option<String> {
+    let why = "lost, overwritten before they were sent on, or still waiting at the end";
+    (lost > 0).then(|| format!("{lost} of {all} messages did not arrive: {why}"))
+}
+
+/// What stands where other rows have what a paper said.
+const ADDITION: &str = "an addition: no paper measured CoAP (future work of 002, 6.1.3)";
 
 /// A request, in time since midnight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -211,6 +297,58 @@ v:1 t:CON c:PUT i:6a43 {03} [ Uri-Path:p1 ] :: '21.5'
         assert_eq!(took, [Some(20), Some(2604), None]);
         let begun = log.begun.unwrap();
         assert_eq!(begun.as_millis(), 73_097_060);
+    }
+
+    fn arguments(what: (&str, &str), how: (&[&str], Known)) -> Vec<String> {
+        let mut command = Command::new("coap-peer");
+        connect(&mut command, what, Path::new("/certs/ca.pem"), how);
+        let arguments = command.get_args().map(|it| it.to_string_lossy());
+        arguments.map(|it| it.into_owned()).collect()
+    }
+
+    #[test]
+    fn clients_know_their_server_as_the_system_says() {
+        let url = "coap://10.203.0.2:5683";
+        let plain = arguments(("load", url), (&[NON_CONFIRMABLE], Known::Not));
+        assert_eq!(plain, ["load", "--url", url, "-N"]);
+        let url = "coaps://10.203.0.2:5684";
+        let verified = arguments(("visits", url), (&[], Known::Certificate));
+        assert_eq!(verified, ["visits", "--url", url, "--ca", "/certs/ca.pem"]);
+        let shared = arguments(("pub", url), (&[], Known::SharedKey));
+        assert_eq!(shared, ["pub", "--url", url, "--key", KEY]);
+    }
+
+    #[test]
+    fn rows_beside_a_paper_are_no_claims_and_only_of_what_was_measured() {
+        let one = |other: &str| (other == "coap-non").then_some(estimate(-3.0));
+        let rows = additions("dunlin-quic", "mean delay", "%", one);
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].what, "mean delay: dunlin-quic against coap-non");
+        assert!(rows[0].paper.contains("addition"));
+        assert_eq!((rows[0].target, rows[0].measured), (None, one("coap-non")));
+        assert!(additions("dunlin-quic", "mean delay", "%", |_| None).is_empty());
+        let none = beside(&[], "dunlin-quic", "x", Statistic::Mean, |system| {
+            Pick::new(system, "delay")
+        });
+        assert!(none.is_empty());
+    }
+
+    fn estimate(value: f64) -> Estimate {
+        Estimate {
+            value,
+            low: value,
+            high: value,
+        }
+    }
+
+    #[test]
+    fn what_did_not_arrive_is_said() {
+        assert_eq!(missing(0, 750), None);
+        let said = missing(12, 750).unwrap();
+        assert!(
+            said.starts_with("12 of 750 messages did not arrive"),
+            "{said}"
+        );
     }
 
     #[test]

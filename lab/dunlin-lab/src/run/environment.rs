@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::coap;
 use super::congestion::{self, ALGORITHM};
 use super::plan::hash;
 use super::systems::{System, tshark_version};
@@ -24,7 +25,8 @@ pub(crate) fn environment(lab: &Lab, systems: &[&System]) -> BTreeMap<String, St
     put("congestion control, TCP", Some(congestion::tcp()));
     let quic = format!("{ALGORITHM}, the default of dunlin and of mqttv5");
     put("congestion control, QUIC", Some(quic));
-    let same = "dunlin-client for every broker; same certificates, keep alive, payloads";
+    let same = "dunlin-client for every broker of MQTT, libcoap for CoAP; \
+                same certificates, keep alive, payloads";
     put("clients", Some(same.to_owned()));
     put("priority of the links", Some(priority().to_owned()));
     let captures = tshark_version();
@@ -35,6 +37,10 @@ pub(crate) fn environment(lab: &Lab, systems: &[&System]) -> BTreeMap<String, St
     for system in systems {
         let missing = system.missing().map(str::to_owned);
         put(system.id, missing.or_else(|| system.version(lab)));
+    }
+    if systems.iter().any(|system| system.coap.is_some()) {
+        let peer = coap::peer().as_deref().and_then(build);
+        put("build of coap-peer", peer.or_else(|| Some("none".into())));
     }
     put("build of dunlin", build(lab.program()));
     let me = std::env::current_exe().ok();

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use dunlin_link::linux::Namespace;
 
-use super::load::{Done, Load, clients};
+use super::load::{Done, Load};
 use super::systems::System;
 use crate::children::Known;
 use crate::lab::Lab;
@@ -30,8 +30,7 @@ impl Generator {
         load: &Load,
         more: &[&str],
     ) -> Result<Self> {
-        let (url, ca) = (system.url(broker), lab.certificate("ca.pem"));
-        let mut command = clients(lab.dunlin(publishers), &url, &ca, system.streams);
+        let mut command = system.load(lab, (publishers, broker), system.streams);
         if system.early {
             command.arg("--tickets").arg(lab.temporary("tickets-load"));
         }

@@ -37,6 +37,10 @@ pub(crate) struct Done {
     /// Topic, time of publishing and of arrival.
     #[serde(default)]
     pub(crate) samples: Vec<(u16, u64, u64)>,
+    /// Time of publishing, and from then to the end, of messages of CoAP that still
+    /// wait to be sent, first or again.
+    #[serde(default)]
+    pub(crate) waiting: Vec<(u64, u64)>,
     /// Time of publishing, and from then to the acknowledgement.
     #[serde(default)]
     pub(crate) acknowledged: Vec<(u64, u64)>,

@@ -4,6 +4,7 @@
 //! (`dunlin-client`, and `dunlin send` and `receive` for AMQP), so that what
 //! differs is the broker, the transport and how a connection is opened;
 //! the broker `mqttv5` delivers on the control stream, which any client takes.
+//! CoAP has clients by libcoap (`lab/coap`), which take the same options.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;
@@ -15,7 +16,9 @@ use anyhow::{Context as _, Result};
 use dunlin_link::linux::Namespace;
 
 use super::coap::{self, Known};
-use crate::lab::{Lab, QUIC_PORT, TCP_PORT, TLS_PORT, find};
+use super::load::clients;
+use super::visits::Visits;
+use crate::lab::{Lab, QUIC_PORT, TCP_PORT, TLS_PORT, find, targets};
 use crate::process::{Server, output};
 
 /// A broker with a transport and a way to use it.
@@ -140,7 +143,12 @@ pub(crate) static SYSTEMS: &[System] = &[
         ..amqp("artemis-tls13", "Artemis, TLS 1.3", Wire::Tls, STEPWISE)
     },
     of_coap("coap-con", "CoAP, confirmable", &[], Known::Not),
-    of_coap("coap-non", "CoAP, non-confirmable", &["-N"], Known::Not),
+    of_coap(
+        "coap-non",
+        "CoAP, non-confirmable",
+        &[coap::NON_CONFIRMABLE],
+        Known::Not,
+    ),
     of_coap("coap-dtls", "CoAP, DTLS 1.2", &[], Known::Certificate),
     of_coap(
         "coap-dtls-psk",
@@ -165,6 +173,9 @@ const fn of_coap(
         ..other(id, title, Broker::Libcoap, wire)
     }
 }
+
+/// Why there is no CoAP.
+const NO_COAP: &str = "libcoap or coap-peer is not installed: scripts/setup-test.sh --lab";
 
 /// As most clients open a connection.
 const STEPWISE: &[&str] = &["--stepwise"];
@@ -235,7 +246,7 @@ impl System {
             Broker::Mosquitto => Some("mosquitto is not installed: apt install mosquitto"),
             Broker::Mqttv5 => Some("mqttv5 is not installed: scripts/setup-test.sh --brokers"),
             Broker::Artemis => Some("Artemis is not installed: scripts/setup-test.sh --lab"),
-            Broker::Libcoap => Some("libcoap is not installed: apt install libcoap3-bin"),
+            Broker::Libcoap => Some(NO_COAP),
         }
     }
 
@@ -246,7 +257,7 @@ impl System {
             Broker::Mosquitto => find("mosquitto"),
             Broker::Mqttv5 => mqttv5(),
             Broker::Artemis => find("java").filter(|_| artemis().is_some()),
-            Broker::Libcoap => coap::server(),
+            Broker::Libcoap => coap::server().filter(|_| coap::peer().is_some()),
         }
     }
 
@@ -334,18 +345,54 @@ impl System {
                 serve_artemis(lab, namespace, &folder)
             }
             Broker::Libcoap => {
-                let program = self.program().context("libcoap is not installed")?;
-                let known = self.coap.map_or(Known::Not, |(_, known)| known);
-                coap::serve(lab, namespace, program, known)
+                let program = self.program().context(NO_COAP)?;
+                let how = self.coap.unwrap_or((&[], Known::Not));
+                coap::serve(lab, namespace, program, how)
             }
         }
     }
 
-    /// `dunlin pub` or `sub`, that talks to the broker as this system does. Each
-    /// device has tickets of its own.
+    /// Publishers and subscribers in one process, at a host; `streams` is how
+    /// messages are spread.
+    pub(crate) fn load(
+        &self,
+        lab: &Lab,
+        (namespace, broker): (&Namespace, Ipv4Addr),
+        streams: &str,
+    ) -> Command {
+        let url = self.url(broker);
+        if let Some(how) = self.coap {
+            return coap_peer(lab, namespace, ("load", &url), how);
+        }
+        let ca = lab.certificate("ca.pem");
+        clients(lab.dunlin(namespace), &url, &ca, streams)
+    }
+
+    /// Clients at a host that come one after another.
+    pub(super) fn visits(
+        &self,
+        lab: &Lab,
+        (namespace, broker): (&Namespace, Ipv4Addr),
+        visits: &Visits<'_>,
+    ) -> Command {
+        let url = self.url(broker);
+        if let Some(how) = self.coap {
+            return visits.add_to(coap_peer(lab, namespace, ("visits", &url), how));
+        }
+        visits.of(lab.dunlin(namespace), &url, &lab.certificate("ca.pem"))
+    }
+
+    /// `dunlin pub` or `sub`, that talks to the broker as this system does, or
+    /// what does the same with CoAP. Each device has tickets of its own.
     pub(crate) fn client(&self, lab: &Lab, broker: Ipv4Addr, name: &str, device: &str) -> Command {
+        let url = self.url(broker);
+        if let Some(how) = self.coap {
+            let mut command = Command::new(coap::peer().unwrap_or_default());
+            coap::connect(&mut command, (name, &url), &lab.certificate("ca.pem"), how);
+            return command;
+        }
         let mut command = Command::new(lab.program());
-        command.args([name, "--url", &self.url(broker)]);
+        command.args([name, "--url", &url]);
         if self.wire != Wire::Tcp {
             command.arg("--cafile").arg(lab.certificate("ca.pem"));
         }
@@ -355,6 +402,18 @@ impl System {
         }
         command
     }
+}
+
+/// The clients of CoAP inside a namespace.
+fn coap_peer(
+    lab: &Lab,
+    namespace: &Namespace,
+    what: (&str, &str),
+    how: (&[&str], Known),
+) -> Command {
+    let mut command = namespace.command(coap::peer().unwrap_or_default());
+    coap::connect(&mut command, what, &lab.certificate("ca.pem"), how);
+    command
 }
 
 fn serve_mqttv5(lab: &Lab, namespace: &Namespace, program: &Command) -> Result<Server> {
@@ -401,18 +460,6 @@ fn artemis_version(folder: &Path) -> Option<String> {
     })
 }
 
-/// Where Cargo and `scripts/setup-test.sh` put what they make.
-fn targets() -> Vec<PathBuf> {
-    let named = std::env::var_os("CARGO_TARGET_DIR");
-    let beside = std::env::current_exe().ok();
-    // target/release/dunlin-lab, with target/peers for the others.
-    let beside = beside.as_deref().and_then(|me| me.parent()?.parent());
-    let target = named.map_or_else(|| "target".into(), PathBuf::from);
-    core::iter::once(target)
-        .chain(beside.map(PathBuf::from))
-        .collect()
-}
-
 /// Where `scripts/setup-test.sh` puts it, or Cargo, or the environment says.
 fn mqttv5() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("MQTTV5") {
@@ -456,5 +503,15 @@ mod tests {
         assert_eq!(amqp.url(address), "amqp+quic://10.203.0.2:14567");
         let coap = System::find("coap-dtls").unwrap();
         assert_eq!(coap.url(address), "coaps://10.203.0.2:5684");
+    }
+
+    #[test]
+    fn systems_of_coap_are_those_that_libcoap_serves() {
+        for system in SYSTEMS {
+            let cell = super::super::plan::cell("x", system.id, Default::default(), 0);
+            let served = system.broker == Broker::Libcoap;
+            assert_eq!(coap::is_of(&cell), served, "{}", system.id);
+            assert_eq!(system.coap.is_some(), served, "{}", system.id);
+        }
     }
 }

@@ -66,6 +66,11 @@ impl Visits<'_> {
     pub(super) fn of(&self, mut command: Command, url: &str, ca: &Path) -> Command {
         command.args(["bench", "--quiet", "--json", "-", "--url", url]);
         command.arg("--ca").arg(ca);
+        self.add_to(command)
+    }
+
+    /// Adds them to a program that knows where to connect.
+    pub(super) fn add_to(&self, mut command: Command) -> Command {
         command.args(["--handshakes", &self.clients.to_string()]);
         command.args(["--uncounted", &self.first.to_string()]);
         command.args(["--every", &self.every.as_secs_f64().to_string()]);

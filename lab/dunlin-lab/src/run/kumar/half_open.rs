@@ -10,7 +10,10 @@
 //! QUIC ends a connection after a silence that both ends agree on; for Dunlin
 //! that is `limits.idle_timeout`, a day as shipped, here 30 s as in the paper
 //! (8 s in the short form). TCP has no such time of its own, and the brokers
-//! over TLS are as shipped. (Dunlin's limit would end them too.)
+//! over TLS are as shipped. (Dunlin's limit would end them too.) CoAP has no
+//! connections. What a server of libcoap keeps of a client, a session of DTLS above
+//! all, goes after five minutes without a packet, for which `coap-server` has no
+//! setting.
 
 use core::time::Duration;
 use std::io::{Read as _, Write as _};
@@ -21,6 +24,7 @@ use anyhow::{Context as _, Result};
 use dunlin_link::linux::Namespace;
 
 use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER};
+use super::super::coap;
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::generator::Generator;
 use super::super::interrupt::pause;
@@ -60,7 +64,14 @@ const METRICS: &str = "127.0.0.1:9464";
 /// Longest wait for that.
 const METRICS_WAIT: Duration = Duration::from_secs(2);
 
-const SYSTEMS: [&str; 4] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls", "mqttv5-quic"];
+const SYSTEMS: [&str; 6] = [
+    "dunlin-quic",
+    "dunlin-tls",
+    "mosquitto-tls",
+    "coap-con",
+    "coap-dtls",
+    "mqttv5-quic",
+];
 
 pub(super) struct HalfOpen;
 
@@ -121,8 +132,8 @@ impl Experiment for HalfOpen {
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
         let (systems, times): (&[&str], u32) = match scale {
-            Scale::Smoke => (&SYSTEMS[..1], 1),
-            Scale::Short => (&SYSTEMS[..3], 1),
+            Scale::Smoke => (&["dunlin-quic", "coap-dtls"], 1),
+            Scale::Short => (&SYSTEMS[..5], 1),
             Scale::Paper => (&SYSTEMS, 3),
         };
         cells(self.name(), systems, &[], times)
@@ -273,8 +284,25 @@ impl Experiment for HalfOpen {
                 reason: None,
             });
         }
+        claims.extend(beside_coap(records));
         claims
     }
+}
+
+/// Rows that are no claims of the paper.
+fn beside_coap(records: &[Record]) -> Vec<Claim> {
+    let mut rows = Vec::new();
+    for (metric, what) in [
+        ("memory-of-clients", "memory beyond that of an idle server"),
+        ("memory", "all memory"),
+        ("processor", "processor"),
+    ] {
+        let what = format!("{what} after publishers vanished");
+        let pick = |system: &str| Pick::new(system, metric).at("phase", "vanished");
+        let ours = "dunlin-quic";
+        rows.extend(coap::beside(records, ours, &what, Statistic::Median, pick));
+    }
+    rows
 }
 
 /// What a broker needs at a time.

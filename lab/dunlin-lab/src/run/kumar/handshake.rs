@@ -12,6 +12,10 @@
 //!
 //! A first connection of each client is not counted: it brings the session
 //! ticket where there are tickets, and TCP's cache of the path.
+//!
+//! CoAP has no CONNECT. There it is until the first answer: of the subscriber to its
+//! GET with Observe, of the publisher to a PUT, which is its first message, too.
+//! Confirmable or not makes no difference to the count.
 
 use core::time::Duration;
 use std::path::Path;
@@ -25,6 +29,7 @@ use serde::Deserialize;
 
 use super::super::bed::{BROKER, Bed, PUBLISHER, SUBSCRIBER, TESTBEDS};
 use super::super::capture::{Captured, Packet};
+use super::super::coap;
 use super::super::dialog::Dialog;
 use super::super::experiment::{Claim, Experiment, Figure, Kind, PaperPoint, Target};
 use super::super::plan::cells;
@@ -66,14 +71,19 @@ const ONE_ROUND_TRIP: &str = "the paper's TLS was 1.2; TLS 1.3 saves a round tri
 const SETTLED: &str = "after CONNACK both ends finish the handshake and send connection ids, a \
                        session ticket, a probe for larger packets each and acknowledgements";
 
-const SYSTEMS: [&str; 6] = [
+const SYSTEMS: [&str; 9] = [
     "dunlin-quic",
     "dunlin-quic-0rtt",
     "dunlin-tls",
     "mosquitto-tls",
     "mosquitto-tcp",
     "mqttv5-quic",
+    "coap-con",
+    "coap-dtls",
+    "coap-dtls-psk",
 ];
+
+const SMOKE: [&str; 4] = ["dunlin-quic-0rtt", "mosquitto-tls", "coap-con", "coap-dtls"];
 
 /// Longest wait for a connection, whose packets may be lost.
 const CONNECT_MAX: Duration = Duration::from_secs(60);
@@ -108,7 +118,7 @@ impl Experiment for Handshake {
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
         let (systems, testbeds, times): (&[&str], &[&str], u32) = match scale {
-            Scale::Smoke => (&JUDGED, &TESTBEDS[..1], 1),
+            Scale::Smoke => (&SMOKE, &TESTBEDS[..1], 1),
             Scale::Short => (&SYSTEMS, &TESTBEDS, 2),
             Scale::Paper => (&SYSTEMS, &TESTBEDS, 10),
         };
@@ -146,12 +156,14 @@ impl Experiment for Handshake {
         let connect = |role: &str, namespace: &Namespace| -> Result<Vec<Connected>> {
             let name = if role == SUBSCRIBER { "sub" } else { "pub" };
             let mut command = system.client(lab, address, name, role);
-            command.args(["-t", "probe", "-i", role, "-k", "0", "-d", "--timing"]);
+            // What a publisher of CoAP publishes is not what the subscriber observes.
+            command.args(["-t", name, "-i", role, "-k", "0", "-d", "--timing"]);
             if name == "pub" {
                 command.arg("-l");
             }
             command.env("SSLKEYLOGFILE", &keys);
-            let mut one = || connect_once(namespace, &mut command, name == "sub", settle);
+            let sign = Sign::of(system, name == "sub");
+            let mut one = || connect_once(namespace, &mut command, sign, settle);
             one()?;
             (0..times).map(|_| one()).collect()
         };
@@ -268,8 +280,26 @@ impl Experiment for Handshake {
                 claims.push(Claim { reason, ..claim });
             }
         }
+        claims.extend(beside_coap(records));
         claims
     }
+}
+
+/// Rows that are no claims of the paper.
+fn beside_coap(records: &[Record]) -> Vec<Claim> {
+    let mut rows = Vec::new();
+    for (testbed, role, ..) in TABLE_II {
+        let what = format!("packets until the first answer, {testbed}, {role}");
+        for ours in ["dunlin-quic-0rtt", "dunlin-quic"] {
+            let pick = |system: &str| {
+                Pick::new(system, "packets")
+                    .at("testbed", testbed)
+                    .at("role", role)
+            };
+            rows.extend(coap::beside(records, ours, &what, Statistic::Median, pick));
+        }
+    }
+    rows
 }
 
 /// Several round trips, and longer than acknowledgements are delayed.
@@ -278,6 +308,25 @@ fn settle(testbed: &str) -> Duration {
         "long-distance" => 450,
         _ => 200,
     })
+}
+
+/// What shows that a client is ready.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sign {
+    Connected,
+    Subscribed,
+    /// A first line that it published has its answer.
+    Answered,
+}
+
+impl Sign {
+    const fn of(system: &System, subscribes: bool) -> Self {
+        match (subscribes, system.coap) {
+            (true, _) => Self::Subscribed,
+            (false, Some(_)) => Self::Answered,
+            (false, None) => Self::Connected,
+        }
+    }
 }
 
 /// When a connection got how far, in microseconds since 1970.
@@ -295,28 +344,48 @@ struct Timing {
     start_unix_us: u64,
     connected_us: u64,
     subscribed_us: Option<u64>,
+    acknowledged_us: Option<u64>,
+}
+
+impl Timing {
+    /// Since the start.
+    fn ready_us(&self, sign: Sign) -> u64 {
+        let ready = match sign {
+            Sign::Connected => None,
+            Sign::Subscribed => self.subscribed_us,
+            Sign::Answered => self.acknowledged_us,
+        };
+        ready.unwrap_or(self.connected_us)
+    }
 }
 
 /// Connects once, and stays until the flow has gone quiet.
 fn connect_once(
     namespace: &Namespace,
     command: &mut Command,
-    subscribes: bool,
+    sign: Sign,
     settle: Duration,
 ) -> Result<Connected> {
-    let client = Dialog::start(namespace, command)?;
-    let sign = if subscribes { "Subscribed" } else { "CONNACK" };
-    client.await_line(sign, CONNECT_MAX)?;
+    let mut client = Dialog::start(namespace, command)?;
+    if sign == Sign::Answered {
+        client.give("21.5")?;
+    }
+    let line = match sign {
+        Sign::Connected => "CONNACK",
+        Sign::Subscribed => "Subscribed",
+        Sign::Answered => "Answered",
+    };
+    client.await_line(line, CONNECT_MAX)?;
     thread::sleep(settle);
     let settled = UNIX_EPOCH.elapsed()?.as_micros();
-    let said = client.leave(!subscribes)?;
+    let said = client.leave(sign != Sign::Subscribed)?;
     let timing: Timing =
         serde_json::from_str(&said).with_context(|| format!("a client's timing is {said}"))?;
     // DISCONNECT leaves sooner than everything else.
     thread::sleep(settle / 2);
     Ok(Connected {
         begun: timing.start_unix_us,
-        ready: timing.start_unix_us + timing.subscribed_us.unwrap_or(timing.connected_us),
+        ready: timing.start_unix_us + timing.ready_us(sign),
         settled: u64::try_from(settled)?,
     })
 }
@@ -413,4 +482,21 @@ fn cross_check(path: &Path, captured: &Captured, outcome: &mut Outcome) -> Resul
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sign_has_its_time() {
+        let said = r#"{"start_unix_us":7,"connected_us":10,"acknowledged_us":30,
+            "all_acknowledged_us":40}"#;
+        let timing: Timing = serde_json::from_str(said).unwrap();
+        assert_eq!(timing.ready_us(Sign::Connected), 10);
+        assert_eq!(timing.ready_us(Sign::Answered), 30);
+        let said = r#"{"start_unix_us":7,"connected_us":0,"subscribed_us":20}"#;
+        let timing: Timing = serde_json::from_str(said).unwrap();
+        assert_eq!(timing.ready_us(Sign::Subscribed), 20);
+    }
 }

@@ -6,6 +6,10 @@
 //! the new one is there. Over TCP our client sees that its address is gone and
 //! connects again; should it not, it notices by its keep alive, which the paper
 //! turned off (its sockets had a timeout of 30 s).
+//!
+//! CoAP is not among the systems: an observer is known by its address (RFC 7641, 4.1),
+//! and a session of DTLS 1.2 without connection ids, too, so that there is nothing to
+//! migrate.
 
 use core::net::Ipv4Addr;
 use core::time::Duration;

@@ -5,21 +5,26 @@ use anyhow::Result;
 
 use super::super::bench::{Bench, measure, outcome};
 use super::super::capture::Captured;
+use super::super::coap;
 use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{DELAY, Pairs, change, claim, lines, losses, worst};
 use crate::lab::Lab;
+use crate::run::stats::{Pick, Statistic};
 
 /// Single messages, counted in bytes.
 pub(crate) struct Bytes;
 
-const SYSTEMS: [&str; 5] = [
+const SYSTEMS: [&str; 8] = [
     "dunlin-quic",
     "dunlin-quic-topics",
     "dunlin-tls",
     "mosquitto-tls",
     "mosquitto-tcp",
+    "coap-con",
+    "coap-non",
+    "coap-dtls",
 ];
 
 /// Parts into which the time of sending is divided, each a value.
@@ -123,6 +128,11 @@ impl Experiment for Bytes {
                     (other != "mosquitto-tcp").then_some(Target::AtMost(100.0)),
                 ));
             }
+        }
+        for loss in ["0", "20"] {
+            let what = format!("bytes of a message, {loss} % loss");
+            let pick = |system: &str| Pick::new(system, "bytes").at("loss_percent", loss);
+            rows.extend(coap::beside(records, quic, &what, Statistic::Mean, pick));
         }
         rows
     }

@@ -6,13 +6,14 @@ use core::time::Duration;
 use anyhow::Result;
 
 use super::super::bench::{measure, millis, outcome};
+use super::super::coap;
 use super::super::experiment::{Claim, Experiment, Figure, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::super::visits::Visits;
 use super::{SYSTEMS, bench, claim, lines, losses, sample, worst};
 use crate::lab::Lab;
-use crate::run::stats::Statistic;
+use crate::run::stats::{Pick, Statistic};
 
 /// Clients that come one after another.
 pub(crate) struct Connect {
@@ -105,7 +106,13 @@ impl Experiment for Connect {
     }
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
-        plan::cells(self.name(), &SYSTEMS, &[("loss_percent", losses(scale))], 1)
+        // Without encryption CoAP has no handshake.
+        let more: &[&str] = match self.subscribe {
+            false => &["coap-dtls", "coap-dtls-psk"],
+            true => &["coap-con", "coap-non", "coap-dtls", "coap-dtls-psk"],
+        };
+        let systems = [SYSTEMS.as_slice(), more].concat();
+        plan::cells(self.name(), &systems, &[("loss_percent", losses(scale))], 1)
     }
 
     fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
@@ -148,6 +155,10 @@ impl Experiment for Connect {
                 ("connected", &crowded.connack_us),
                 ("subscribed", &crowded.suback_us),
             ] {
+                // CoAP has no CONNACK.
+                if metric == "connected" && coap::is_of(cell) {
+                    continue;
+                }
                 measures.push(measure(metric, "ms", crowded.or_given_up(times)));
             }
         } else {
@@ -221,6 +232,18 @@ impl Experiment for Connect {
                 "ms",
                 Some(Target::AtMost(1.0)),
             ));
+        }
+        let step = match self.subscribe {
+            false => "handshake",
+            true => "connect and subscribe, or of the first answer to an observer",
+        };
+        for loss in ["0", "20"] {
+            for (name, statistic) in [("mean", mean), ("median", Statistic::Median)] {
+                let what = format!("{name} delay of {step}, {loss} % loss");
+                let pick = |system: &str| Pick::new(system, metric).at("loss_percent", loss);
+                let ours = "dunlin-quic";
+                rows.extend(coap::beside(records, ours, &what, statistic, pick));
+            }
         }
         rows
     }

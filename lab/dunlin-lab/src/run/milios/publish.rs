@@ -4,23 +4,27 @@
 use anyhow::Result;
 
 use super::super::bench::{Bench, measure, millis, outcome};
+use super::super::coap;
 use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{DELAY, Pairs, change, claim, drawn, losses, sample, worst};
 use crate::lab::Lab;
-use crate::run::stats::Statistic;
+use crate::run::stats::{Pick, Statistic};
 
 /// Single messages, one at a time.
 pub(crate) struct Publish;
 
-/// What the paper compares. Early data changes nothing once connected.
-const SYSTEMS: [&str; 5] = [
+/// What the paper compares, and CoAP. Early data changes nothing once connected.
+const SYSTEMS: [&str; 8] = [
     "dunlin-quic",
     "dunlin-quic-topics",
     "dunlin-tls",
     "mosquitto-tls",
     "mosquitto-tcp",
+    "coap-con",
+    "coap-non",
+    "coap-dtls",
 ];
 
 /// The paper has one pair and 1000 messages; in a short run there are as many
@@ -81,9 +85,7 @@ impl Experiment for Publish {
             measure("acknowledged", "ms", millis(&paired.acknowledged_us)),
         ];
         let mut outcome = outcome(measures, bench.finish(paired.late_us)?);
-        let lost = paired
-            .published
-            .saturating_sub(paired.delivered_us.len() as u64);
+        let lost = paired.published.saturating_sub(paired.delivered);
         if lost > 0 {
             outcome.notes.push(format!("{lost} messages not delivered"));
         }
@@ -153,6 +155,11 @@ impl Experiment for Publish {
                 reason: Some(ALONE),
                 ..row
             });
+        }
+        for loss in ["0", "20"] {
+            let what = format!("mean publish delay, {loss} % loss");
+            let pick = |system: &str| Pick::new(system, "delay").at("loss_percent", loss);
+            rows.extend(coap::beside(records, quic, &what, Statistic::Mean, pick));
         }
         rows
     }

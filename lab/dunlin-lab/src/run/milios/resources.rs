@@ -9,6 +9,7 @@ use dunlin_link::Side;
 use dunlin_link::linux::Emulator;
 
 use super::super::bench::{Bench, measure, millis, outcome};
+use super::super::coap;
 use super::super::dialog::Dialog;
 use super::super::experiment::{Claim, Experiment, Figure, PaperPoint, Target};
 use super::super::plan;
@@ -17,16 +18,19 @@ use super::super::systems::{Broker, Wire};
 use super::publisher::feed;
 use super::{bench, change, claim, drawn, losses, worst};
 use crate::lab::{Lab, find};
-use crate::run::stats::{float, mean};
+use crate::run::stats::{Pick, Statistic, float, mean};
 
 /// One publisher.
 pub(crate) struct Resources;
 
-const SYSTEMS: [&str; 4] = [
+const SYSTEMS: [&str; 7] = [
     "dunlin-quic",
     "dunlin-tls",
     "mosquitto-tls",
     "mosquitto-tcp",
+    "coap-con",
+    "coap-non",
+    "coap-dtls",
 ];
 
 /// What the publisher publishes to.
@@ -102,8 +106,11 @@ impl Experiment for Resources {
         plan::cells(self.name(), &SYSTEMS, &factors, 1)
     }
 
-    fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
-        1.0 + match scale {
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
+        // What waits behind a loss is waited for.
+        let waits = coap::is_of(cell) && cell.factor("loss_percent") != "0";
+        let late = if waits { 11.0 } else { 1.0 };
+        late + match scale {
             Scale::Smoke => 0.5,
             Scale::Short => 4.0,
             Scale::Paper => 1000.0,
@@ -220,6 +227,21 @@ impl Experiment for Resources {
             paper,
             None,
         );
+        for (metric, what) in [
+            ("cpu-x-delay", "CPU times delay"),
+            (
+                "cpu-per-message",
+                "processor time of the publisher for a message",
+            ),
+            (
+                "memory-private",
+                "memory of the publisher that no file is behind",
+            ),
+        ] {
+            let what = format!("{what}, 0 % loss");
+            let pick = |system: &str| Pick::new(system, metric).at("loss_percent", "0");
+            rows.extend(coap::beside(records, quic, &what, Statistic::Mean, pick));
+        }
         rows
     }
 }

@@ -73,7 +73,9 @@ impl Experiment for Connect {
             _ => (&LINKS, &SCENARIOS),
         };
         let factors = [("scenario", scenarios), ("link", links)];
-        plan::cells(self.name(), &SYSTEMS, &factors, repetitions)
+        // Without encryption CoAP has nothing to wait for.
+        let systems = [SYSTEMS.as_slice(), &["coap-dtls", "coap-dtls-psk"]].concat();
+        plan::cells(self.name(), &systems, &factors, repetitions)
     }
 
     fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {

@@ -9,6 +9,7 @@ use dunlin_link::linux::{Testbed, TestbedOptions};
 use dunlin_link::{Action, Topology};
 
 use super::super::bench::{measure, millis, outcome};
+use super::super::coap;
 use super::super::congestion;
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::generator::Generator;
@@ -26,7 +27,14 @@ use crate::profile::of;
 /// Failing links.
 pub(crate) struct Mesh;
 
-const SYSTEMS: [&str; 3] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls"];
+/// Once connected, DTLS adds nothing to how soon CoAP tries again.
+const SYSTEMS: [&str; 5] = [
+    "dunlin-quic",
+    "dunlin-tls",
+    "mosquitto-tls",
+    "coap-con",
+    "coap-non",
+];
 
 /// From the place of the publisher to that of broker and subscriber there are two
 /// ways of two links, and two of three.
@@ -78,7 +86,7 @@ impl Experiment for Mesh {
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
         let (systems, times): (&[&str], u32) = match scale {
-            Scale::Smoke => (&SYSTEMS[..1], 1),
+            Scale::Smoke => (&["dunlin-quic", "coap-con"], 1),
             Scale::Short => (&SYSTEMS, 3),
             Scale::Paper => (&SYSTEMS, 10),
         };
@@ -115,6 +123,10 @@ impl Experiment for Mesh {
         server.runs()?;
         drop(server);
         let mut outcome = outcome_of(&done, &times);
+        if coap::is_of(cell) {
+            let all = done.received + done.lost;
+            outcome.notes.extend(coap::missing(done.lost, all));
+        }
         let report = testbed.stop();
         let network = validity::network(&report.trouble(), &report.lateness);
         outcome.invalid = network.or_else(|| validity::load(&done));
@@ -167,6 +179,12 @@ impl Experiment for Mesh {
             let measured = Sample::of(records, &pick).estimate(Statistic::Quantile(1.0));
             let what = format!("{metric} over QUIC");
             rows.push(row(what, measured, unit, Some(Target::AtMost(0.0))));
+        }
+        for outage in ["200", "1000"] {
+            let what = format!("silence, {outage} ms of outage");
+            let pick = |system: &str| Pick::new(system, "silence").at("outage_ms", outage);
+            let ours = "dunlin-quic";
+            rows.extend(coap::beside(records, ours, &what, Statistic::Mean, pick));
         }
         rows
     }

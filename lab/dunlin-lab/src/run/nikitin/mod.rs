@@ -25,13 +25,13 @@ use dunlin_link::Topology;
 use dunlin_link::linux::{Testbed, TestbedOptions};
 use serde::de::DeserializeOwned;
 
-use super::congestion;
 use super::experiment::{Claim, Estimate, Target};
 use super::record::{Cell, Record};
 use super::stats::{Pick, Sample, Statistic};
 use super::systems::{Serving, System};
 use super::validity;
 use super::visits::Visits;
+use super::{coap, congestion};
 use crate::children::Known;
 use crate::lab::{BROKER, Lab};
 use crate::link::start_testbed;
@@ -107,26 +107,21 @@ impl<'a> Bed<'a> {
         })
     }
 
-    /// `dunlin pub` at a client, with where to connect.
+    /// `dunlin pub` at a client, or what does the same with CoAP, with where to
+    /// connect.
     fn publisher(&self, client: &str) -> Result<Command> {
-        let mut command = self.lab.dunlin(self.testbed.namespace(client)?);
-        command.args([
-            "pub",
-            "--timing",
-            "-i",
-            client,
-            "--url",
-            &self.system.url(BROKER),
-        ]);
-        command.arg("--ca").arg(self.lab.certificate("ca.pem"));
+        let program = self.system.client(self.lab, BROKER, "pub", client);
+        let namespace = self.testbed.namespace(client)?;
+        let mut command = namespace.command(program.get_program());
+        command.args(program.get_args());
+        command.args(["--timing", "-i", client]);
         Ok(command)
     }
 
     /// Clients at a host that come one after another.
     fn visits(&self, visits: &Visits<'_>, client: &str) -> Result<Command> {
-        let command = self.lab.dunlin(self.testbed.namespace(client)?);
-        let ca = self.lab.certificate("ca.pem");
-        Ok(visits.of(command, &self.system.url(BROKER), &ca))
+        let at = (self.testbed.namespace(client)?, BROKER);
+        Ok(self.system.visits(self.lab, at, visits))
     }
 
     /// Ends it; what makes the cell worthless, if anything does.
@@ -231,6 +226,15 @@ fn claims(
                 reason,
             });
         }
+    }
+    for scenario in SCENARIOS {
+        let ours = "dunlin-quic";
+        rows.extend(coap::additions(
+            ours,
+            &format!("{what}, {scenario}"),
+            "RTT",
+            |other| difference(records, [ours, other], metric, scenario),
+        ));
     }
     rows
 }

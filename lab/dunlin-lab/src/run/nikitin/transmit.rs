@@ -9,6 +9,7 @@ use dunlin_link::parse_duration;
 use serde::Deserialize;
 
 use super::super::bench::{measure, outcome};
+use super::super::coap;
 use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
@@ -128,12 +129,26 @@ impl Experiment for Transmit {
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {
         let (links, scenarios): (&[&str], &[&str]) = match scale {
-            Scale::Smoke => (&["wifi"], &["home"]),
+            Scale::Smoke => (&["wifi", "ethernet"], &["home"]),
             _ => (&LINKS, &SCENARIOS),
         };
         let factors = [("scenario", scenarios), ("link", links)];
         let repetitions = if scale == Scale::Paper { 10 } else { 1 };
-        let mut cells = plan::cells(self.name(), &SYSTEMS, &factors, repetitions);
+        // What is not confirmable has no answer to wait for when it is lost.
+        let systems = [SYSTEMS.as_slice(), &["coap-con", "coap-dtls"]].concat();
+        let mut cells = plan::cells(self.name(), &systems, &factors, repetitions);
+        // A message for each round trip: on other links that takes longer than a client
+        // of a short run is waited for.
+        let of_coap: &[&str] = match scale {
+            Scale::Smoke => &["ethernet"],
+            Scale::Short => &["ethernet", "zigbee"],
+            Scale::Paper => &LINKS,
+        };
+        let all = |cell: &Cell| match coap::is_of(cell) {
+            true => of_coap.contains(&cell.factor("link")),
+            false => scale != Scale::Smoke || cell.factor("link") == "wifi",
+        };
+        cells.retain(all);
         if scale == Scale::Short {
             cells.retain(|cell| {
                 let (scenario, link) = (cell.factor("scenario"), cell.factor("link"));
@@ -158,6 +173,12 @@ impl Experiment for Transmit {
             ("printer", "zigbee") => 4.2,
             ("printer", "4g") => 1.8,
             _ => 2.6,
+        };
+        // A round trip for each message.
+        let each = match coap::is_of(cell) {
+            true if scale == Scale::Short => 4.0,
+            true => f64::max(each, 100.0 * round_trip(cell.factor("link")).as_secs_f64()),
+            false => each,
         };
         each + 0.6
     }
