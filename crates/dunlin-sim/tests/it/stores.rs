@@ -89,6 +89,7 @@ struct Run {
     chance: Random,
     published: Vec<(usize, PeerEvent)>,
     stores: usize,
+    chaos: Chaos,
 }
 
 impl Run {
@@ -109,6 +110,7 @@ impl Run {
             chance: Random::new(seed ^ 0x5703),
             published: Vec::new(),
             stores: usize::from(homes.div_ceil(per_store)),
+            chaos,
         };
         run.pass(Duration::from_millis(200));
         let ready = (0..run.stores).all(|store| is_store_ready(&run.world, store));
@@ -252,7 +254,9 @@ impl Run {
             assert!(matches(&message.topic), "{id} did not want {message:?}");
             let publisher = &message.payload[..1];
             let is_short = publisher == format!("{}", PUBLISHERS - 1);
-            if is_short || !seen.insert(message.payload.as_str()) {
+            // What a store refuses of one of 3.1.1 comes again, behind what it has taken.
+            let is_again = publisher == "1" && self.chaos.full_disk;
+            if is_short || is_again || !seen.insert(message.payload.as_str()) {
                 continue;
             }
             let key = (publisher, message.topic.as_str(), message.qos);
