@@ -290,6 +290,8 @@ pub enum NotTaken {
     NoRoom,
     /// The store refused it.
     NotStored,
+    /// The home of the queue is away, or was lost before it had said what it stored.
+    Away,
 }
 
 /// A shard's part of a publish.

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 
 use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{Attach, Symbol, condition};
+use dunlin_base::ShardId;
 
 use crate::amqp::carried;
 use crate::amqp::state::{AmqpLink, End};
@@ -31,6 +32,17 @@ pub(super) struct Refusal {
 
 pub(super) const fn refusal(condition: Symbol<'static>, text: &'static str) -> Refusal {
     Refusal { condition, text }
+}
+
+/// What a client hears of what only a home can do that is away.
+pub(super) const AWAY: &str = "the part of the server that has this is away";
+
+/// Refuses a link that needs this home, if that is away.
+pub(super) fn check_there(own: &Owners, home: ShardId) -> Result<(), Refusal> {
+    match own.members.has(home) {
+        true => Ok(()),
+        false => Err(refusal(condition::INTERNAL_ERROR, AWAY)),
+    }
 }
 
 /// What both kinds of answers have in common.

@@ -122,6 +122,12 @@ fn attach_incoming(
         let text = "the address is no topic name";
         return Err(refusal(condition::INVALID_FIELD, text));
     }
+    let (policy, second) = (target.expiry_policy, resuming::is_second(attach));
+    let span = resuming::span_of(target.durable, policy, target.timeout, second);
+    let span = span.filter(|_| second);
+    if span.is_some() {
+        resuming::check_there(own, c, true, attach.name)?;
+    }
     let end = End::Incoming {
         topic: topic.map(Text::from),
         open: Window::keeping(OPEN_KEPT_MAX),
@@ -141,11 +147,7 @@ fn attach_incoming(
         return Ok(());
     };
     conn.links.insert(link, s);
-    let (policy, second) = (target.expiry_policy, resuming::is_second(attach));
-    let span = resuming::span_of(target.durable, policy, target.timeout, second);
-    let keeps = span
-        .filter(|_| second)
-        .map(|span| (span, session, body.clone()));
+    let keeps = span.map(|span| (span, session, body.clone()));
     if !resuming::claim(own, (c, s), (true, attach.name), keeps) {
         accept(own, c, s, body);
     }

@@ -52,6 +52,11 @@ pub(super) fn attach(
         return Ok(());
     };
     let sends = wants == Use::Send;
+    let home = own.members.home(&address);
+    attaching::check_there(own, home)?;
+    if span.is_some() {
+        resuming::check_there(own, c, sends, frame.name)?;
+    }
     let s = create(own, c, link, end_of(wants, &address))?;
     if let Some((action, name)) = &right
         && !own.may(s, *action, name)
@@ -61,7 +66,6 @@ pub(super) fn attach(
         let text = "may not use this queue or topic filter";
         return Err(refusal(condition::UNAUTHORIZED_ACCESS, text));
     }
-    let home = own.members.home(&address);
     let (Some(conn), Some(entry)) = (own.conns.amqp_mut(c), own.sessions.amqp_mut(s)) else {
         return Ok(());
     };

@@ -4,6 +4,7 @@ use dunlin_amqp::Delivery;
 use dunlin_amqp::codec::condition;
 use dunlin_amqp::codec::{DeliveryState, Error, Outcome, Rejected, Symbol};
 
+use crate::amqp::attaching::AWAY;
 use crate::amqp::outcomes;
 use crate::amqp::pace::Pace;
 use crate::amqp::state::{End, Open};
@@ -42,6 +43,7 @@ pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: 
                     "a queue or another limit is full",
                 ),
                 NotTaken::NotStored => (condition::INTERNAL_ERROR, "the store refused it"),
+                NotTaken::Away => (condition::INTERNAL_ERROR, AWAY),
             };
             rejected(condition, text)
         }

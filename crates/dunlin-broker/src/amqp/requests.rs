@@ -18,7 +18,7 @@ use dunlin_base::Text;
 use dunlin_base::topic::validate_name;
 
 use crate::access::Action;
-use crate::amqp::attaching::{self, Refusal, create, refusal, topic_of};
+use crate::amqp::attaching::{self, AWAY, Refusal, create, refusal, topic_of};
 use crate::amqp::management::{self, Response, Wanted};
 use crate::amqp::outcome::{rejected, settle};
 use crate::amqp::service::Service;
@@ -407,6 +407,9 @@ fn ask_one(
     if let Err(text) = check_rights(own, s, &order) {
         return Some((request, Response::failed(403, text)));
     }
+    if !own.members.has(home) {
+        return Some((request, Response::failed(503, AWAY)));
+    }
     let asker = asker(own, s);
     if let Some(asked) = keep(own, s, request) {
         let ask = Ask {
@@ -467,6 +470,9 @@ fn ask_all(
     if is_asking {
         let text = "another query of this link is under way";
         return Some((request, Response::failed(409, text)));
+    }
+    if !own.members.homes().iter().all(|home| own.members.has(home)) {
+        return Some((request, Response::failed(503, AWAY)));
     }
     let rows = query.offset.saturating_add(query.count);
     request.listing = Some(Box::new(Listing {

@@ -20,6 +20,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Body, CallError, LinkId, RemoteUnsettled, SessionId, Tag};
 use dunlin_base::{ShardId, Text};
 
+use crate::amqp::attaching::{self, Refusal};
 use crate::amqp::outcomes;
 use crate::amqp::state::{AmqpLink, End, Lingering};
 use crate::amqp::terminus::{Ended, Keep, Scope, Span, Terminus, Waiting};
@@ -68,6 +69,19 @@ pub(super) fn name_of(own: &Owners, c: ConnIdx, sends: bool, name: &str) -> Opti
     let container = container.filter(|container| !container.is_empty())?;
     let user = conn.identity.user.as_deref();
     Some(keeping::name_of_link(sends, user, &container, name))
+}
+
+/// Refuses a link that waits for its name, if the home of that is away.
+pub(super) fn check_there(
+    own: &Owners,
+    c: ConnIdx,
+    sends: bool,
+    name: &str,
+) -> Result<(), Refusal> {
+    let name = name_of(own, c, sends, name);
+    name.map_or(Ok(()), |name| {
+        attaching::check_there(own, own.members.home(&name))
+    })
 }
 
 /// What its node keeps of a link that receives.

@@ -7,7 +7,7 @@ use dunlin_base::{ShardId, StreamId};
 use crate::between::{apart, introducing};
 use crate::front;
 use crate::io::{
-    BusMessage, InterestChange, Output, PassedOn, Preparation, QueueCall, ShardFigures,
+    BusMessage, InterestChange, NotTaken, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 use crate::messages::{loans, publish, settle, shared};
 use crate::owners::pending::{Pending, PendingBinding};
@@ -115,12 +115,17 @@ fn handle_interest(own: &mut Owners, from: ShardId, change: &InterestChange) {
     }
 }
 
-/// A shard is gone whose answer was due under a token.
-pub(crate) fn release(own: &mut Owners, token: u64) {
-    match own.commits.publish_mut(token).is_some() {
-        true => count_answer(own, token),
-        false => handle_noted(own, token),
+/// A shard is gone whose answer was due under a token. What a home with another store was
+/// to store of a publish may not be there.
+pub(crate) fn release(own: &mut Owners, from: ShardId, token: u64) {
+    let is_apart = own.members.is_apart(from);
+    let Some(publish) = own.commits.publish_mut(token) else {
+        return handle_noted(own, token);
+    };
+    if is_apart {
+        publish.refuse(NotTaken::Away);
     }
+    count_answer(own, token);
 }
 
 /// Another shard knows what changed for it with a SUBSCRIBE.

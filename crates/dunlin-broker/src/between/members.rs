@@ -71,7 +71,7 @@ fn gone(own: &mut Owners, shard: ShardId) {
     loans::handle_gone(own, shard);
     for (token, answers) in own.members.take_due(shard) {
         for _ in 0..answers {
-            bus::release(own, token);
+            bus::release(own, shard, token);
         }
     }
     match is_apart {

@@ -125,6 +125,11 @@ pub(crate) fn place(
                 posts::add(own, to, &source.message(), purpose, publish);
                 continue;
             }
+            if wanted.queue && !own.members.has(to) {
+                // Only its home knows whether there is such a queue, with room.
+                publish.refuse(NotTaken::Away);
+                continue;
+            }
             for share in core::mem::take(&mut wanted.shares) {
                 let message = source.message();
                 place_share(own, (to, token), &message, share, publish);

@@ -68,6 +68,13 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
         true => due(&dead.delivery),
         false => entry.and_then(|entry| message(entry, &dead.delivery, dead.death, how)),
     };
+    let topic = message.as_ref().map(|message| &message.topic);
+    if let Some(queue) = topic.filter(|_| !is_due)
+        && !own.members.has(own.members.home(queue))
+    {
+        // It waits for the home of that queue.
+        return own.retry_later(Pending::Bury(dead));
+    }
     let seq = dead.delivery.seq.map(Seq);
     let removal = seq.map(|seq| StoreOp::Dequeue {
         seq,

@@ -4,6 +4,9 @@
 //!
 //! `STORE_SEEDS=0..1000` in the environment runs that many.
 
+#[cfg(feature = "amqp")]
+mod amqp;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -142,6 +142,7 @@ variants! {
         1 = NotFound,
         2 = NoRoom,
         3 = NotStored,
+        4 = Away,
     }
     Content {
         1 = Held(message),
