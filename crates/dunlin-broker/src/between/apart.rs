@@ -17,6 +17,7 @@ use crate::sessions::groups;
 /// not.
 pub(crate) fn joined(own: &mut Owners, home: ShardId) {
     let members = &own.members;
+    own.routing.loans.set_away(home, false);
     own.routing
         .suspect(home, |topic| members.home(topic) == home);
     taking::say_taken(own, home, true);
@@ -38,6 +39,7 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, message: BusMessage) {
 /// sessions whose client identifiers it has granted.
 pub(crate) fn gone(own: &mut Owners, home: ShardId) {
     own.commits.posts.lose(home);
+    own.routing.loans.set_away(home, true);
     let ending = Ending {
         kind: EndingKind::Ordered,
         why: Text::from_static("a part of the server is away"),

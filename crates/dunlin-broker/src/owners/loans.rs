@@ -2,7 +2,7 @@
 //! keeps it until that member is done with it, so that another gets it when the edge is
 //! gone; the edge gives one back when it has no member for it.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -29,6 +29,8 @@ pub(crate) struct Loans {
     lent: BTreeMap<(ShardId, u64), Passed>,
     /// How many of them each has.
     counts: BTreeMap<ShardId, usize>,
+    /// Homes with other stores that are away.
+    away: BTreeSet<ShardId>,
     /// Bytes of all of them.
     bytes: usize,
     /// What two edges had no room for, until there is some.
@@ -120,7 +122,16 @@ impl Loans {
 
     /// Whether it may rather than another member.
     pub(crate) fn is_preferred(&self, of: ShardId) -> bool {
-        self.count(of) < LENT_PREFERRED_MAX
+        self.count(of) < LENT_PREFERRED_MAX && !self.away.contains(&of)
+    }
+
+    /// A home with another store is away, or there: one that is away gets a message only
+    /// where no other member can take it.
+    pub(crate) fn set_away(&mut self, home: ShardId, away: bool) {
+        match away {
+            true => _ = self.away.insert(home),
+            false => _ = self.away.remove(&home),
+        }
     }
 
     fn count(&self, of: ShardId) -> usize {

@@ -6,6 +6,7 @@
 
 #[cfg(feature = "amqp")]
 mod amqp;
+mod groups;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
