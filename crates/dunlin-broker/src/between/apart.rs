@@ -9,7 +9,7 @@ use crate::control::values::{Ending, EndingKind};
 use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::BusMessage;
-use crate::messages::{posts, taking};
+use crate::messages::{loans, posts, taking};
 use crate::owners::Owners;
 use crate::sessions::groups;
 
@@ -48,6 +48,16 @@ pub(crate) fn gone(own: &mut Owners, home: ShardId) {
     for c in conns {
         if front::depends_on(own, c, home) {
             front::force(own, c, &ending);
+        }
+    }
+}
+
+/// All such homes have said everything: who is a member of which group is known.
+pub(crate) fn heard(own: &mut Owners) {
+    for (share, orphans) in own.routing.loans.take_orphans() {
+        groups::forget_empty(own, &share);
+        if own.routing.has_members(&share) {
+            loans::keep_orphans(own, orphans);
         }
     }
 }

@@ -50,6 +50,7 @@ pub(crate) fn handle_introduced(own: &mut Owners, from: ShardId) {
         apart::introduced(own, from);
     }
     if own.members.hear(from) {
+        apart::heard(own);
         own.outbox.push(Output::Ready);
     }
 }

@@ -1,19 +1,22 @@
 //! Messages that are to be kept, for members of shared subscriptions on edges: lent by a
-//! home, which gives one to another member when the edge has none for it or is gone.
+//! home, which gives one to another member when the edge has none for it or is gone. For
+//! members at homes with other stores they are posted.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use dunlin_base::{Message, QoS, ShardId, Text};
 use dunlin_queue::Content;
-use dunlin_store::Seq;
+use dunlin_store::{Seq, StoreOp};
 
 use crate::io::{BusMessage, Forward, Manner, Output};
 use crate::messages::source::Source;
-use crate::messages::{deliver, finding, shared};
+use crate::messages::{deliver, finding, posts, settle, shared};
 use crate::owners::Owners;
-use crate::owners::pending::{Passed, Work};
+use crate::owners::pending::{Passed, PendingPublish, Work};
+use crate::owners::posts::Purpose;
 use crate::owners::routing::Scope;
 use crate::owners::timers::Timer;
 
@@ -26,6 +29,9 @@ const TRIED_MAX: usize = 1024;
 /// Sends a message to an edge, for a member there; it stays here until that is done with
 /// it. If the edge is gone another member gets it.
 pub(crate) fn lend(own: &mut Owners, to: ShardId, mut passed: Passed) {
+    if own.members.is_apart(to) {
+        return post(own, to, passed);
+    }
     if !own.members.has(to) {
         return shared::pass_again(own, passed, Some(to));
     }
@@ -50,10 +56,38 @@ pub(crate) fn lend(own: &mut Owners, to: ShardId, mut passed: Passed) {
     own.outbox.bus(to, BusMessage::Forward { forward, token });
 }
 
+/// Posts a message to a home with another store, for a member there. In the store here it
+/// leaves the queue of the group with that.
+fn post(own: &mut Owners, to: ShardId, passed: Passed) {
+    let delivery = &passed.delivery;
+    let (Some(share), Some(message)) = (&delivery.share, delivery.held()) else {
+        return load(own, to, passed);
+    };
+    let (share, message) = (Text::from(&**share), Arc::clone(message));
+    let purpose = Purpose {
+        shares: alloc::vec![share],
+        ..Purpose::default()
+    };
+    let mut publish = PendingPublish::new(None, false);
+    posts::add(own, to, &message, purpose, &mut publish);
+    if publish.refused.is_some() {
+        // It waits for room.
+        return keep(own, passed);
+    }
+    let rest = publish.rest_mut();
+    if let (Some(seq), Some(session)) = (delivery.seq, passed.queue) {
+        let seq = Seq(seq);
+        rest.work.ops.push(StoreOp::Dequeue { seq, session });
+    }
+    rest.passed = Some(Box::new((to, passed)));
+    let token = own.commits.token();
+    settle::go_on(own, token, publish);
+}
+
 /// A message for an edge is in the store only.
 fn load(own: &mut Owners, to: ShardId, passed: Passed) {
     let Some(seq) = passed.delivery.seq else {
-        return shared::leave_behind(own, passed);
+        return shared::stay_behind(own, passed);
     };
     own.routing.loans.begin_loading(seq, to, passed);
     let request = own.commits.load(shared::NONE, alloc::vec![Seq(seq)]);
@@ -133,7 +167,8 @@ pub(crate) fn handle_returned(own: &mut Owners, from: ShardId, token: u64, over:
     shared::pass_again(own, passed, Some(from));
 }
 
-/// Two edges had no room for a message: it waits here, so that it does not go to and fro.
+/// Two edges had no room for a message, or a home with another store has none: it waits
+/// here, so that it does not go to and fro.
 fn keep(own: &mut Owners, passed: Passed) {
     let before = own.routing.loans.bytes();
     let refused = own.routing.loans.keep(passed);
@@ -142,9 +177,16 @@ fn keep(own: &mut Owners, passed: Passed) {
         if passed.delivery.seq.is_none() {
             own.stats.messages_dropped_full += 1;
         }
-        return shared::leave_behind(own, passed);
+        return shared::stay_behind(own, passed);
     }
     remind(own);
+}
+
+/// Members of a group get, after a while, messages that none had when this home began.
+pub(crate) fn keep_orphans(own: &mut Owners, orphans: Vec<Passed>) {
+    for passed in orphans {
+        keep(own, passed);
+    }
 }
 
 fn remind(own: &mut Owners) {

@@ -104,7 +104,8 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     if stored && publish.rest().is_some_and(|rest| !rest.posts.is_empty()) {
         posts::write(own, publish.rest_mut());
     }
-    if publish.rest().is_some_and(|rest| rest.dead.is_some()) {
+    let moves = |rest: &Rest| rest.dead.is_some() || rest.passed.is_some();
+    if publish.rest().is_some_and(moves) {
         // Two batches may have them: it is there before it is not here.
         let ops = &mut publish.rest_mut().work.ops;
         ops.sort_by_key(|op| matches!(op, StoreOp::Dequeue { .. }));
@@ -188,6 +189,9 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
     posts::settle(own, &rest.posts, stored);
     if let Some((from, _)) = rest.taken {
         own.later.push_back(Later::Taken(from, stored));
+    }
+    if let Some(passed) = rest.passed.filter(|_| !stored) {
+        own.retry_later(Pending::Pass(passed));
     }
     if let Some(record) = rest.record {
         own.stats.publishes_refused += u64::from(!stored);

@@ -175,7 +175,7 @@ fn choose(own: &Owners, passed: &Passed, among: &Choice) -> Option<(Subscriber, 
             let lends = own.members.may_go(to);
             let is_there = delivery.held().is_some() || delivery.seq.is_some();
             let may = !lends || is_there && own.routing.loans.has_room(to);
-            // What one store has stays there.
+            // What one store has stays there while a member there takes it.
             let may = may && !own.members.is_apart(to);
             !local && may && (!exact || groups.of(share, to).is_some())
         }
@@ -302,9 +302,37 @@ fn give_on(own: &mut Owners, delivery: Delivery, old: SessionRef, ends: bool) {
     }
 }
 
+/// No member of this store takes a message now: one of another store gets it, if there is
+/// one.
+pub(crate) fn leave_behind(own: &mut Owners, passed: Passed) {
+    match other_home(own, &passed) {
+        Some(to) => own.later.push_back(Later::Lend(Box::new((to, passed)))),
+        None => stay_behind(own, passed),
+    }
+}
+
+/// A home with another store that has a member for a message which a member here had.
+fn other_home(own: &Owners, passed: &Passed) -> Option<ShardId> {
+    let (members, delivery) = (&own.members, &passed.delivery);
+    let is_there = delivery.held().is_some() || delivery.seq.is_some();
+    if !members.has_apart() || !is_there {
+        return None;
+    }
+    let is_apart = |key| matches!(key, Subscriber::Shard(to) if members.is_apart(to));
+    let chosen = own.routing.choose(
+        delivery.share.as_deref()?,
+        |key, _| is_apart(key) && is_available(own, key),
+        |key, _| is_apart(key),
+    );
+    match chosen {
+        Some((Subscriber::Shard(to), _)) => Some(to),
+        _ => None,
+    }
+}
+
 /// No member takes a message now. It stays in the queue of the group, and comes back
 /// with a restart, as long as there are not too many such.
-pub(crate) fn leave_behind(own: &mut Owners, mut passed: Passed) {
+pub(crate) fn stay_behind(own: &mut Owners, mut passed: Passed) {
     if own.members.is_edge() {
         if let Some(number) = passed.delivery.seq {
             own.routing.loans.give_back(&mut own.outbox, number, false);

@@ -84,6 +84,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Binding(_)
         | Pending::Load { .. }
         | Pending::Bury(_)
+        | Pending::Pass(_)
         | Pending::Posted(..)
         | Pending::Introduction(_) => {}
     }
@@ -112,6 +113,7 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Binding(_)
         | Pending::Load { .. }
         | Pending::Bury(_)
+        | Pending::Pass(_)
         | Pending::Introduction(_) => {}
     }
 }
@@ -139,6 +141,10 @@ pub(crate) fn retry(own: &mut Owners) {
             Pending::Settlement(settlement) => credit::retry(own, settlement),
             Pending::Acquired(acquired) => keeping::record(own, *acquired),
             Pending::Bury(dead) => dead::bury(own, dead),
+            Pending::Pass(passed) => {
+                let (to, passed) = *passed;
+                loans::lend(own, to, passed);
+            }
             Pending::Attached(to, call) => nodes::say_attached(own, to, call),
             Pending::Node(node) => making::retry(own, node),
             Pending::Change(_)

@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{Message, ShardId};
+use dunlin_base::{Message, ShardId, Text};
 
 use crate::io::BusMessage;
 use crate::owners::outbox::Outbox;
@@ -37,6 +37,9 @@ pub(crate) struct Loans {
     kept: VecDeque<Passed>,
     /// There is a reminder of them.
     pub(crate) is_due: bool,
+    /// Groups without a durable member of this store, with what their queues had when this
+    /// home began: members elsewhere are not known yet.
+    orphans: Vec<(Text, Vec<Passed>)>,
     /// Messages that are being loaded for edges, by their places in the store.
     /// One message of several groups has one place.
     loading: BTreeMap<u64, Vec<(ShardId, Passed)>>,
@@ -93,6 +96,16 @@ impl Loans {
         let passed = self.kept.pop_front()?;
         self.bytes = self.bytes.saturating_sub(passed.delivery.held_cost());
         Some(passed)
+    }
+
+    /// A group has a queue of this home and no durable member of this store.
+    pub(crate) fn add_orphans(&mut self, share: &Text, orphans: Vec<Passed>) {
+        self.orphans.push((share.clone(), orphans));
+    }
+
+    /// Takes what the queues of those had.
+    pub(crate) fn take_orphans(&mut self) -> Vec<(Text, Vec<Passed>)> {
+        core::mem::take(&mut self.orphans)
     }
 
     /// How many wait.

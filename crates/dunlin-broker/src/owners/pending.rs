@@ -226,6 +226,8 @@ pub(crate) struct Rest {
     pub(crate) posts: Vec<posts::New>,
     /// It is what another shard has posted, up to this number.
     pub(crate) taken: Option<(ShardId, u64)>,
+    /// It posts what a member of a group had, to a home with another store.
+    pub(crate) passed: Option<Box<(ShardId, Passed)>>,
 }
 
 impl PendingPublish {
@@ -452,6 +454,8 @@ pub(crate) enum Pending {
     Introduction(Box<Introduction>),
     /// What the store has refused of what this shard has posted is taken out of it.
     Take(ShardId),
+    /// What a member of a group had, for a home with another store.
+    Pass(Box<(ShardId, Passed)>),
     /// Posts in this queue of the store are removed: they are taken.
     Posted(SessionKey, Vec<Seq>),
     /// A session's messages could not be read.

@@ -2,17 +2,18 @@
 //! the messages in it after a restart.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use dunlin_base::{StreamId, Text};
 use dunlin_queue::Delivery;
 use dunlin_store::{QueuedRef, Recovered, RecoveredSession, SessionKey, StoreOp};
 
-use crate::ids::SessionIdx;
+use crate::ids::{SessionIdx, SessionRef};
 use crate::io::InterestChange;
 use crate::owners::Owners;
 use crate::owners::groups::{self, Joined, PROTOCOL};
-use crate::owners::pending::Pending;
+use crate::owners::pending::{Passed, Pending};
 use crate::owners::routing::{Hit, Subscribed};
 use crate::owners::session::Session;
 use crate::sessions::{records, subscriptions};
@@ -178,6 +179,11 @@ fn restore_group(own: &mut Owners, share: &Text, group: &Restored<'_>) {
             }
         }
     }
+    if is_keeper && group.members.is_empty() && own.members.has_apart() {
+        // It may have members there.
+        let orphans = orphans(share, group);
+        return own.routing.loans.add_orphans(share, orphans);
+    }
     if is_keeper {
         forget_empty(own, share);
     }
@@ -195,6 +201,27 @@ fn restore_group(own: &mut Owners, share: &Text, group: &Restored<'_>) {
             give(own, s, (share, value), queue, message);
         }
     }
+}
+
+/// What the queues of a group have that has no durable member of this store.
+fn orphans(share: &Text, group: &Restored<'_>) -> Vec<Passed> {
+    let queues = group.queues.iter();
+    let queued = queues.flat_map(|queue| queue.queue.iter().map(|message| (queue.key, message)));
+    let orphans = queued.map(|(queue, message)| Passed {
+        delivery: Delivery {
+            share: Some(Arc::from(share.as_str())),
+            ..records::delivery(message)
+        },
+        queue: Some(queue),
+        // None has had it since.
+        old: SessionRef {
+            key: queue,
+            at: usize::MAX,
+        },
+        ends: true,
+        returned: false,
+    });
+    orphans.collect()
 }
 
 /// Gives a session of a group a message that the group's queue in the store has.
