@@ -15,11 +15,13 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use dunlin_base::{Message, ShardId, Text};
-use dunlin_store::codec::{Reader, put_text};
 use dunlin_store::{RecoveredSession, Seq, SessionKey, SessionRecord, StoreOp, Target};
 
 use crate::config::PostLimits;
-use crate::owners::routing::Wanted;
+
+mod purpose;
+
+pub(crate) use purpose::Purpose;
 
 /// Protocol of such a queue in its record.
 pub(crate) const PROTOCOL: u8 = 12;
@@ -40,81 +42,9 @@ const GIVEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// most, before and after it has begun again.
 const WAITING_MAX: usize = 2 * GIVEN_MAX;
 
-/// `$share` filters of one post.
-const SHARES_MAX: usize = 1 << 16;
-
 /// Numbers of posts of one incarnation of a shard: all of them are above those of the one
 /// before.
 const INCARNATION_BITS: u32 = 46;
-
-/// What a home is to do with a message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Purpose {
-    /// Deliver it to all matching plain subscriptions.
-    pub(crate) plain: bool,
-    /// Deliver it to one member of each of these `$share` filters.
-    pub(crate) shares: Vec<Text>,
-    /// Retain it.
-    pub(crate) retain: bool,
-}
-
-/// Version of a purpose in the store.
-const VERSION: u8 = 1;
-
-const PLAIN: u8 = 1 << 0;
-const RETAIN: u8 = 1 << 1;
-
-impl Purpose {
-    /// As the store has it: with the number of the post.
-    fn encode(&self, number: u64) -> Arc<[u8]> {
-        let plain = if self.plain { PLAIN } else { 0 };
-        let retain = if self.retain { RETAIN } else { 0 };
-        let mut out = alloc::vec![VERSION, plain | retain];
-        out.extend_from_slice(&number.to_le_bytes());
-        let shares = u32::try_from(self.shares.len()).unwrap_or(u32::MAX);
-        out.extend_from_slice(&shares.to_le_bytes());
-        for share in &self.shares {
-            put_text(&mut out, share);
-        }
-        out.into()
-    }
-
-    /// What [`Purpose::encode`] wrote; `None`: it is none.
-    fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
-        let mut r = Reader::new(bytes);
-        r.version(VERSION).ok()?;
-        let (flags, number, count) = (r.u8().ok()?, r.u64().ok()?, r.u32().ok()? as usize);
-        if count > SHARES_MAX {
-            return None;
-        }
-        let mut shares = Vec::new();
-        for _ in 0..count {
-            shares.push(r.text().ok()?);
-        }
-        let purpose = Self {
-            plain: flags & PLAIN != 0,
-            shares,
-            retain: flags & RETAIN != 0,
-        };
-        Some((number, purpose))
-    }
-
-    /// What a home wants of a message.
-    pub(crate) fn of(wanted: Wanted) -> Self {
-        Self {
-            plain: wanted.plain,
-            shares: wanted.shares,
-            retain: wanted.retain,
-        }
-    }
-
-    /// The home is to do that, too.
-    fn add(&mut self, more: Self) {
-        self.plain |= more.plain;
-        self.retain |= more.retain;
-        self.shares.extend(more.shares);
-    }
-}
 
 /// A message that a shard has stored for a home with another store.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! What one home posts to another, each owner by itself.
 
+use super::purpose::VERSION;
 use super::*;
 use dunlin_base::QoS;
 
