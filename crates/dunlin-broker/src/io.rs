@@ -519,6 +519,9 @@ pub enum Event {
     },
     /// The store refused a batch; the publishes in it were refused too.
     StoreFailed(Text),
+    /// So many messages for homes with other stores, or values that say how far such a
+    /// home has taken them, cannot be read. They are left out, and stay in the store.
+    PostsUnreadable(u64),
     /// So many table entries were missing although they cannot be: a bug.
     InternalError(u64),
 }

@@ -99,6 +99,9 @@ dunlin_base::totals! {
         pub memory_refused_user: u64,
         /// Requests refused to an address that has all the memory that it may have.
         pub memory_refused_address: u64,
+        /// Messages for homes with other stores, and values that say how far those have
+        /// taken them, that could not be read: they stay in the store and are left out.
+        pub posts_unreadable: u64,
         /// Table entries that were missing although they cannot be: bugs.
         pub internal_errors: u64,
     }

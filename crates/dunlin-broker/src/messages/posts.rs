@@ -11,7 +11,7 @@ use crate::ids::SessionRef;
 use crate::io::{BusMessage, Forward, Manner, NotTaken, Output};
 use crate::owners::pending::{Pending, PendingPublish, Rest};
 use crate::owners::posts::{self, New, Next, Purpose};
-use crate::owners::{Later, Owners};
+use crate::owners::{Later, Owners, note_unreadable_posts};
 
 /// No session: messages that are loaded for posts.
 pub(crate) const LOADS: SessionRef = SessionRef {
@@ -97,7 +97,8 @@ pub(crate) fn give(own: &mut Owners, to: ShardId) {
 /// Messages of posts came from the store; none: it could not be read, and is asked again.
 pub(crate) fn handle_loaded(own: &mut Owners, messages: &[(u64, Option<Arc<Message>>)]) {
     if !messages.is_empty() {
-        own.commits.posts.handle_loaded(messages);
+        let lost = own.commits.posts.handle_loaded(messages);
+        note_unreadable_posts(own, lost);
         give_all(own);
     }
 }

@@ -54,6 +54,7 @@ use crate::auth::{AuthPolicy, Partial};
 use crate::bans::Bans;
 use crate::config::Config;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::io::Event;
 use crate::owners::audit::Audit;
 use crate::owners::budget::Budget;
 use crate::owners::commits::Commits;
@@ -150,6 +151,14 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) fn note_unasked(own: &Owners) {
     if !own.members.is_edge() {
         own.outbox.note_missing();
+    }
+}
+
+/// So many posts, or values that say how far they are taken, cannot be read.
+pub(crate) fn note_unreadable_posts(own: &mut Owners, count: u64) {
+    if count > 0 {
+        own.stats.posts_unreadable += count;
+        own.outbox.event(Event::PostsUnreadable(count));
     }
 }
 

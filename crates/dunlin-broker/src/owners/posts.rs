@@ -7,6 +7,11 @@
 //! In the store the posts of one shard for one home are a queue as that of a session; what
 //! is to be done with a message is in its target there. How far a home has taken what
 //! another posts is a named value.
+//!
+//! A post whose record cannot be read, as after damage or by an older release, is counted
+//! and left out: those behind it are given, and it stays in the store. A home that cannot
+//! read how far it has taken what another posts is given all that is still there, and may
+//! deliver some of that twice.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::format;
@@ -331,17 +336,17 @@ impl Posts {
         Next::Load(seqs)
     }
 
-    /// Messages of posts came from the store.
-    pub(crate) fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) {
+    /// Messages of posts came from the store; how many it has no longer.
+    pub(crate) fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) -> u64 {
         let out = self.loading.take().and_then(|to| self.to.get_mut(&to));
         let Some(out) = out else {
-            return;
+            return 0;
         };
         let loaded: BTreeMap<u64, &Option<Arc<Message>>> = messages
             .iter()
             .map(|(seq, message)| (*seq, message))
             .collect();
-        let (given, mut at, mut lost) = (out.given, 0, 0);
+        let (given, mut at, mut lost, mut count) = (out.given, 0, 0, 0);
         out.list.retain_mut(|entry| {
             at += 1;
             let found = loaded.get(&entry.seq.0).filter(|_| at > given);
@@ -350,6 +355,7 @@ impl Posts {
                 // The store has it no longer: it was damaged.
                 Some(None) => {
                     lost += entry.cost;
+                    count += 1;
                     return false;
                 }
                 None => {}
@@ -357,6 +363,7 @@ impl Posts {
             true
         });
         out.bytes -= lost;
+        count
     }
 
     /// Messages of posts could not be read: they are asked for again.
@@ -511,19 +518,18 @@ impl Posts {
     }
 
     /// Takes back, after a restart, what this shard has posted to a home: a queue of the
-    /// store, if it is one of this shard.
-    pub(crate) fn restore(&mut self, here: ShardId, from: &RecoveredSession) {
-        let of = from.record.client_id.split_once('/');
-        let of = of.map(|(from, to)| (from.parse(), to.parse()));
-        let Some((Ok(shard), Ok(to))) = of else {
-            return;
+    /// store, if it is one of this shard. How many posts cannot be read comes out; `first`:
+    /// this shard counts those of queues of which it cannot be said whose they are.
+    pub(crate) fn restore(&mut self, here: ShardId, first: bool, from: &RecoveredSession) -> u64 {
+        let Some((shard, to)) = pair(&from.record.client_id) else {
+            return if first { from.queue.len() as u64 } else { 0 };
         };
-        if ShardId(shard) != here {
-            return;
+        if shard != here {
+            return 0;
         }
-        self.add_queue(ShardId(to), from.key);
-        let Some(out) = self.to.get_mut(&ShardId(to)) else {
-            return;
+        self.add_queue(to, from.key);
+        let Some(out) = self.to.get_mut(&to) else {
+            return 0;
         };
         out.is_made = true;
         let entries = from.queue.iter().filter_map(|queued| {
@@ -543,21 +549,35 @@ impl Posts {
         let last = entries.last().map_or(0, |entry| entry.number);
         out.last = out.last.max(last);
         out.list = entries.into();
+        from.queue.len().saturating_sub(out.list.len()) as u64
     }
 
     /// Takes back, after a restart, how far what another shard posts is stored: from a
-    /// value with such a name.
-    pub(crate) fn restore_taken(&mut self, here: ShardId, name: &str, value: &[u8]) {
-        let of = name.strip_prefix(TAKEN).and_then(|of| of.split_once('/'));
-        let of = of.map(|(to, from)| (to.parse(), from.parse()));
-        let (Some((Ok(to), Ok(from))), Ok(value)) = (of, value.try_into()) else {
-            return;
+    /// value with such a name. How many such values cannot be read comes out; `first`: as
+    /// for [`Posts::restore`].
+    pub(crate) fn restore_taken(
+        &mut self,
+        here: ShardId,
+        first: bool,
+        name: &str,
+        value: &[u8],
+    ) -> u64 {
+        let Some(of) = name.strip_prefix(TAKEN) else {
+            return 0;
         };
-        if ShardId(to) == here {
-            let stored = u64::from_le_bytes(value);
-            let incoming = self.from.entry(ShardId(from)).or_default();
-            (incoming.stored, incoming.accepted) = (stored, stored);
+        let Some((to, from)) = pair(of) else {
+            return u64::from(first);
+        };
+        if to != here {
+            return 0;
         }
+        let Ok(value) = value.try_into() else {
+            return 1;
+        };
+        let stored = u64::from_le_bytes(value);
+        let incoming = self.from.entry(from).or_default();
+        (incoming.stored, incoming.accepted) = (stored, stored);
+        0
     }
 }
 
@@ -603,6 +623,12 @@ impl Entry {
             purpose: self.purpose.clone(),
         }
     }
+}
+
+/// Two shards, as names in the store have them.
+fn pair(of: &str) -> Option<(ShardId, ShardId)> {
+    let (one, other) = of.split_once('/')?;
+    Some((ShardId(one.parse().ok()?), ShardId(other.parse().ok()?)))
 }
 
 /// The record of the queue of what a shard posts to a home.

@@ -12,7 +12,7 @@ use crate::access;
 use crate::front;
 use crate::io::InterestChange;
 use crate::memory::Part;
-use crate::owners::Owners;
+use crate::owners::{Owners, note_unreadable_posts};
 use crate::owners::groups;
 use crate::owners::node::PROTOCOL;
 use crate::owners::posts;
@@ -33,10 +33,7 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
             own.budget.change(Part::Retained, 0, message.cost());
         }
     }
-    let shard = own.config.shard;
-    for (name, value) in &recovered.meta {
-        own.commits.posts.restore_taken(shard, name, value);
-    }
+    restore_posts(own, recovered);
     let mut here = Vec::new();
     let mut members: BTreeMap<(ShardId, Text), u32> = BTreeMap::new();
     for session in &recovered.sessions {
@@ -46,7 +43,6 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
             continue;
         }
         if session.record.version == posts::PROTOCOL {
-            own.commits.posts.restore(shard, session);
             continue;
         }
         if home == own.config.shard {
@@ -68,4 +64,20 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     }
     front::restore_sessions(own, &here);
     sessions::groups::restore(own, recovered);
+}
+
+/// Takes back what this shard has posted, and how far it has taken what others have.
+fn restore_posts(own: &mut Owners, recovered: &Recovered) {
+    let here = own.config.shard;
+    let is_first = own.members.together().first == here;
+    let posts = &mut own.commits.posts;
+    let mut unreadable = 0;
+    for (name, value) in &recovered.meta {
+        unreadable += posts.restore_taken(here, is_first, name, value);
+    }
+    let all = recovered.sessions.iter();
+    for queue in all.filter(|it| it.record.version == posts::PROTOCOL) {
+        unreadable += posts.restore(here, is_first, queue);
+    }
+    note_unreadable_posts(own, unreadable);
 }

@@ -7,6 +7,7 @@
 #[cfg(feature = "amqp")]
 mod amqp;
 mod groups;
+mod restarts;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};

@@ -523,12 +523,14 @@ fn log(event: &Event) {
             ?client_id,
             "the queue of this client is full: limits.queue_full says what follows"
         ),
-        Event::InternalError(missing) => {
-            tracing::error!(
-                missing,
-                "table entries are missing although they cannot be: a bug"
-            );
-        }
+        Event::PostsUnreadable(count) => tracing::error!(
+            count,
+            "messages for homes with other stores cannot be read: they stay in the store"
+        ),
+        Event::InternalError(missing) => tracing::error!(
+            missing,
+            "table entries are missing although they cannot be: a bug"
+        ),
         _ => {}
     }
 }

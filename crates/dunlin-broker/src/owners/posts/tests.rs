@@ -170,7 +170,8 @@ fn what_is_not_known_to_be_taken_is_given_again_from_the_store() {
     assert_eq!(seqs, [Seq(12), Seq(13)]);
     assert!(matches!(posts.next(B, true), Next::Nothing), "one request");
     // One of them was damaged.
-    posts.handle_loaded(&[(12, None), (13, Some(message("t")))]);
+    let lost = posts.handle_loaded(&[(12, None), (13, Some(message("t")))]);
+    assert_eq!(lost, 1);
     assert_eq!(given(&mut posts, true), Some((1, alloc::vec![3])));
     // Without a store they stay in memory.
     let mut posts = self::posts(0);
@@ -295,14 +296,14 @@ fn posts_come_back_from_the_store() {
     let recovered = store.recover();
     let mut posts = Posts::new(1);
     for session in &recovered.sessions {
-        posts.restore(B, session);
+        assert_eq!(posts.restore(B, false, session), 0);
         assert!(!posts.has_queue(B), "of another shard");
-        posts.restore(A, session);
+        assert_eq!(posts.restore(A, true, session), 0);
     }
     for (name, value) in &recovered.meta {
-        posts.restore_taken(B, name, value);
+        assert_eq!(posts.restore_taken(B, false, name, value), 0);
         assert_eq!(posts.taken(B), 0, "of another shard");
-        posts.restore_taken(A, name, value);
+        assert_eq!(posts.restore_taken(A, true, name, value), 0);
     }
     assert_eq!((posts.taken(B), posts.len()), (99, 2));
     posts.handle_taken(B, 0, true);
@@ -313,4 +314,69 @@ fn posts_come_back_from_the_store() {
     assert_eq!(seqs, [Seq(12), Seq(11)]);
     let (number, _) = publish(&mut posts, 13);
     assert_eq!(number, (1 << INCARNATION_BITS) + 1);
+}
+
+#[test]
+fn posts_that_cannot_be_read_are_counted_and_left_out() {
+    use dunlin_store::{Batch, MemoryStore};
+    const OTHER: SessionKey = SessionKey(8);
+    let (mut store, mut posts) = (MemoryStore::new(), posts(0));
+    let mut ops = Vec::new();
+    for spare in [11, 12, 13] {
+        ops.extend(publish(&mut posts, spare).1);
+    }
+    for op in &mut ops {
+        if let StoreOp::Enqueue { seq, targets, .. } = op
+            && *seq == Seq(12)
+        {
+            // A later release wrote it.
+            targets[0].added = Some([VERSION + 1].into());
+        }
+    }
+    // It cannot be said whose these are.
+    let names = SessionRecord {
+        client_id: Text::from("0"),
+        version: PROTOCOL,
+        ..SessionRecord::default()
+    };
+    let meta = |key: &'static str, value: &'static [u8]| StoreOp::PutMeta {
+        key: Text::from(key),
+        value: Bytes::from_static(value),
+    };
+    ops.extend([
+        StoreOp::PutSession {
+            key: OTHER,
+            record: names,
+        },
+        StoreOp::Enqueue {
+            seq: Seq(14),
+            message: message("t"),
+            targets: alloc::vec![Target::new(OTHER, QoS::AtLeastOnce)],
+        },
+        meta("posts/0/?", &[0; 8]),
+        // Too short.
+        meta("posts/0/1", &[0; 7]),
+        meta("of something else", &[0; 7]),
+    ]);
+    store.apply(&Batch { token: 1, ops });
+    let recovered = store.recover();
+    for (here, first, wanted) in [(B, false, 0), (A, true, 4)] {
+        let mut posts = Posts::new(1);
+        let mut count = 0;
+        for session in &recovered.sessions {
+            count += posts.restore(here, first, session);
+        }
+        for (name, value) in &recovered.meta {
+            count += posts.restore_taken(here, first, name, value);
+        }
+        assert_eq!(count, wanted);
+        if here == A {
+            assert_eq!(posts.taken(B), 0);
+            posts.handle_taken(B, 0, true);
+            let Next::Load(seqs) = posts.next(B, true) else {
+                panic!("they are in the store");
+            };
+            assert_eq!(seqs, [Seq(11), Seq(13)], "those behind it are given");
+        }
+    }
 }
