@@ -39,6 +39,7 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, message: BusMessage) {
 /// sessions whose client identifiers it has granted.
 pub(crate) fn gone(own: &mut Owners, home: ShardId) {
     own.commits.posts.lose(home);
+    posts::weigh(own);
     own.routing.loans.set_away(home, true);
     let ending = Ending {
         kind: EndingKind::Ordered,

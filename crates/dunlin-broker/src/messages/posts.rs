@@ -9,6 +9,7 @@ use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::SessionRef;
 use crate::io::{BusMessage, Forward, Manner, NotTaken, Output};
+use crate::memory::Part;
 use crate::owners::pending::{Pending, PendingPublish, Rest};
 use crate::owners::posts::{self, New, Next, Purpose};
 use crate::owners::{Later, Owners, note_unreadable_posts};
@@ -45,8 +46,13 @@ pub(crate) fn add(
         let token = None;
         return own.outbox.bus(to, BusMessage::Forward { forward, token });
     }
-    let limits = &own.config.nodes.posts;
-    if own.commits.posts.has_room(to, message.cost(), limits) {
+    let (limits, cost) = (&own.config.nodes.posts, message.cost());
+    let room = own.commits.posts.has_room(to, cost, limits);
+    let memory = own.has_memory(cost);
+    if !memory {
+        own.note_refused(Part::Queued, 1);
+    }
+    if room && memory {
         posts::add(&mut publish.rest_mut().posts, to, message, purpose);
     } else if publish.lossy {
         own.stats.messages_dropped_full += 1;
@@ -67,6 +73,15 @@ pub(crate) fn write(own: &mut Owners, rest: &mut Rest) {
         let seq = own.commits.seq();
         own.commits.posts.write(here, post, &mut work.ops, seq);
     }
+    weigh(own);
+}
+
+/// Posts count as what waits in queues.
+pub(crate) fn weigh(own: &mut Owners) {
+    let posts = &mut own.commits.posts;
+    let now = posts.memory();
+    let before = core::mem::replace(&mut posts.weighed, now);
+    own.budget.change_queue(before, now);
 }
 
 /// The posts of a publish are stored, or it is off.
@@ -75,10 +90,16 @@ pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
         own.commits.posts.settle(post.to, post.number, stored);
         own.later.push_back(Later::Post(post.to));
     }
+    weigh(own);
 }
 
 /// Gives a home what is posted to it, as far as it takes that now.
 pub(crate) fn give(own: &mut Owners, to: ShardId) {
+    give_now(own, to);
+    weigh(own);
+}
+
+fn give_now(own: &mut Owners, to: ShardId) {
     let durable = own.commits.is_durable();
     loop {
         match own.commits.posts.next(to, durable) {
@@ -98,6 +119,7 @@ pub(crate) fn give(own: &mut Owners, to: ShardId) {
 pub(crate) fn handle_loaded(own: &mut Owners, messages: &[(u64, Option<Arc<Message>>)]) {
     if !messages.is_empty() {
         let lost = own.commits.posts.handle_loaded(messages);
+        weigh(own);
         note_unreadable_posts(own, lost);
         give_all(own);
     }
@@ -121,6 +143,7 @@ pub(crate) fn handle_taken(own: &mut Owners, from: ShardId, up_to: u64, again: b
         own.commits.posts.add_queue(from, key);
     }
     let taken = own.commits.posts.handle_taken(from, up_to, again);
+    weigh(own);
     let (session, seqs) = taken.unwrap_or_default();
     if !seqs.is_empty() {
         remove(own, session, seqs);

@@ -7,7 +7,7 @@ use dunlin_base::ShardId;
 
 use crate::io::{BusMessage, Missed};
 use crate::messages::source::Source;
-use crate::messages::{deliver, finding, retained, settle, shared};
+use crate::messages::{deliver, finding, posts, retained, settle, shared};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, PendingPublish, Work};
 use crate::owners::posts::{Post, taken_op};
@@ -17,6 +17,7 @@ use crate::owners::routing::Scope;
 pub(crate) fn handle_posts(own: &mut Owners, from: ShardId, after: u64, posts: Vec<Post>) {
     own.commits.posts.accept(from, after, posts);
     take(own, from);
+    posts::weigh(own);
 }
 
 /// Stores what has come, unless some of it is being stored.
@@ -73,6 +74,7 @@ pub(crate) fn end(own: &mut Owners, from: ShardId, stored: bool) {
         }
         false => own.retry_later(Pending::Take(from)),
     }
+    posts::weigh(own);
 }
 
 /// Has the store forget what it has refused: some of that may be there all the same.

@@ -99,6 +99,8 @@ pub(crate) enum Next {
 /// Posts for others and from others.
 #[derive(Debug)]
 pub(crate) struct Posts {
+    /// What the budget counts for them.
+    pub(crate) weighed: usize,
     /// All numbers that are given here are above this one.
     base: u64,
     to: BTreeMap<ShardId, Outgoing>,
@@ -122,6 +124,8 @@ struct Outgoing {
     given_bytes: usize,
     /// Bytes of all messages of the list.
     bytes: usize,
+    /// Bytes that the list takes in memory.
+    memory: usize,
     last: u64,
     /// How far the home has taken them.
     taken: u64,
@@ -149,6 +153,8 @@ struct Incoming {
     /// How far those are that the store has been asked for.
     taking: Option<u64>,
     waiting: VecDeque<Post>,
+    /// Bytes that those take in memory.
+    memory: usize,
     /// Places and queues of what is stored for those.
     attempt: Vec<(Seq, SessionKey)>,
     /// How many are stored at once.
@@ -164,6 +170,7 @@ impl Default for Incoming {
             accepted: 0,
             taking: None,
             waiting: VecDeque::new(),
+            memory: 0,
             attempt: Vec::new(),
             most: POSTS_MAX,
             is_refused: false,
@@ -174,6 +181,7 @@ impl Default for Incoming {
 impl Posts {
     pub(crate) fn new(incarnation: u16) -> Self {
         Self {
+            weighed: 0,
             base: u64::from(incarnation) << INCARNATION_BITS,
             to: BTreeMap::new(),
             from: BTreeMap::new(),
@@ -206,6 +214,7 @@ impl Posts {
             given: 0,
             given_bytes: 0,
             bytes: 0,
+            memory: 0,
             last: base,
             taken: 0,
         });
@@ -260,15 +269,17 @@ impl Posts {
             ops.insert(0, make);
         }
         let cost = new.message.cost();
-        out.bytes += cost;
-        out.list.push_back(Entry {
+        let entry = Entry {
             number: new.number,
             seq,
             purpose: core::mem::take(&mut new.purpose),
             message: Some(Arc::clone(&new.message)),
             cost,
             stored: false,
-        });
+        };
+        out.bytes += cost;
+        out.memory += entry.memory();
+        out.list.push_back(entry);
     }
 
     /// The store has a post, or has refused it.
@@ -284,6 +295,7 @@ impl Posts {
             }
         } else if let Some(entry) = out.list.remove(at) {
             out.bytes -= entry.cost;
+            out.memory -= entry.memory();
         }
     }
 
@@ -306,6 +318,9 @@ impl Posts {
                 break;
             };
             let cost = entry.cost;
+            if durable {
+                out.memory -= message.cost();
+            }
             posts.push(entry.post(message));
             bytes += cost;
             out.given += 1;
@@ -347,13 +362,19 @@ impl Posts {
             .map(|(seq, message)| (*seq, message))
             .collect();
         let (given, mut at, mut lost, mut count) = (out.given, 0, 0, 0);
+        let memory = &mut out.memory;
         out.list.retain_mut(|entry| {
             at += 1;
             let found = loaded.get(&entry.seq.0).filter(|_| at > given);
             match found {
-                Some(Some(message)) => entry.message = Some(Arc::clone(message)),
+                Some(Some(message)) => {
+                    *memory -= entry.memory();
+                    entry.message = Some(Arc::clone(message));
+                    *memory += entry.memory();
+                }
                 // The store has it no longer: it was damaged.
                 Some(None) => {
+                    *memory -= entry.memory();
                     lost += entry.cost;
                     count += 1;
                     return false;
@@ -394,6 +415,7 @@ impl Posts {
         {
             seqs.push(first.seq);
             out.bytes -= first.cost;
+            out.memory -= first.memory();
             if out.given > 0 {
                 out.given -= 1;
                 out.given_bytes -= first.cost;
@@ -411,7 +433,7 @@ impl Posts {
             out.give_again();
         }
         if let Some(incoming) = self.from.get_mut(&home) {
-            incoming.waiting.clear();
+            incoming.forget();
             incoming.accepted = incoming.taking.unwrap_or(incoming.stored);
         }
     }
@@ -430,6 +452,7 @@ impl Posts {
             }
             if post.number > incoming.accepted {
                 incoming.accepted = post.number;
+                incoming.memory += post.memory();
                 incoming.waiting.push_back(post);
             }
         }
@@ -444,6 +467,7 @@ impl Posts {
         }
         let most = incoming.most.min(incoming.waiting.len());
         let posts: Vec<Post> = incoming.waiting.drain(..most).collect();
+        incoming.memory -= posts.iter().map(Post::memory).sum::<usize>();
         let up_to = posts.last()?.number;
         incoming.taking = Some(up_to);
         incoming.attempt.clear();
@@ -475,7 +499,7 @@ impl Posts {
             incoming.stored = up_to.unwrap_or(incoming.stored);
             incoming.most = POSTS_MAX.min(2 * incoming.most);
         } else {
-            incoming.waiting.clear();
+            incoming.forget();
             incoming.accepted = incoming.stored;
             incoming.is_refused = true;
             // They may be more than one batch of the store can have.
@@ -505,6 +529,30 @@ impl Posts {
     /// How far what a shard posts is stored.
     pub(crate) fn taken(&self, from: ShardId) -> u64 {
         self.from.get(&from).map_or(0, |incoming| incoming.stored)
+    }
+
+    /// Bytes that posts take in memory, here and on their way to the store.
+    pub(crate) fn memory(&self) -> usize {
+        let to: usize = self.to.values().map(|out| out.memory).sum();
+        let from: usize = self.from.values().map(|it| it.memory).sum();
+        to + from
+    }
+
+    /// As [`Posts::memory`], counted.
+    pub(crate) fn count_memory(&self) -> usize {
+        let to = self.to.values().flat_map(|out| &out.list);
+        let from = self.from.values().flat_map(|it| &it.waiting);
+        let (to, from): (usize, usize) =
+            (to.map(Entry::memory).sum(), from.map(Post::memory).sum());
+        to + from
+    }
+
+    /// Messages of posts in memory.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        let to = self.to.values().flat_map(|out| &out.list);
+        let from = self.from.values().flat_map(|it| &it.waiting);
+        let to = to.filter_map(|entry| entry.message.as_ref());
+        to.chain(from.map(|post| &post.message))
     }
 
     /// Posts that wait to be taken, here and elsewhere.
@@ -546,6 +594,7 @@ impl Posts {
         let mut entries: Vec<Entry> = entries.collect();
         entries.sort_unstable_by_key(|entry| entry.number);
         out.bytes = entries.iter().map(|entry| entry.cost).sum();
+        out.memory = entries.iter().map(Entry::memory).sum();
         let last = entries.last().map_or(0, |entry| entry.number);
         out.last = out.last.max(last);
         out.list = entries.into();
@@ -608,14 +657,37 @@ impl Outgoing {
             if entry.message.is_none() {
                 return;
             }
-            if entry.stored {
-                entry.message = None;
+            if entry.stored
+                && let Some(message) = entry.message.take()
+            {
+                self.memory -= message.cost();
             }
         }
     }
 }
 
+impl Incoming {
+    /// What waits is given again.
+    fn forget(&mut self) {
+        self.waiting.clear();
+        self.memory = 0;
+    }
+}
+
+impl Post {
+    /// Bytes that it takes in memory.
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.purpose.bytes() + self.message.cost()
+    }
+}
+
 impl Entry {
+    /// Bytes that it takes in memory.
+    fn memory(&self) -> usize {
+        let message = self.message.as_ref().map_or(0, |message| message.cost());
+        size_of::<Self>() + self.purpose.bytes() + message
+    }
+
     fn post(&self, message: Arc<Message>) -> Post {
         Post {
             number: self.number,

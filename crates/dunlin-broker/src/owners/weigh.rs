@@ -297,6 +297,10 @@ impl Owners {
             places += session.place_bytes();
         }
         self.routing.loans.held().for_each(&mut look);
+        let posts = &self.commits.posts;
+        posts.held().for_each(&mut look);
+        let messages: usize = posts.held().map(|message| message.cost()).sum();
+        places += posts.memory().saturating_sub(messages);
         self.commits.visit_due(look);
         self.budget.note_look(bytes + places);
     }

@@ -161,6 +161,7 @@ fn miscounted(own: &Owners) -> usize {
     }
     sum.sessions += own.termini.bytes();
     sum.queued += own.routing.loans.bytes();
+    sum.queued += own.commits.posts.count_memory();
     let budget = &own.budget;
     let sessions = own.sessions.iter().map(|(_, session)| &session.charge);
     let conns = own.conns.iter();

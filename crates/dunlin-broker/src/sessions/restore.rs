@@ -79,5 +79,8 @@ fn restore_posts(own: &mut Owners, recovered: &Recovered) {
     for queue in all.filter(|it| it.record.version == posts::PROTOCOL) {
         unreadable += posts.restore(here, is_first, queue);
     }
+    let now = posts.memory();
+    let before = core::mem::replace(&mut posts.weighed, now);
+    own.budget.change_queue(before, now);
     note_unreadable_posts(own, unreadable);
 }

@@ -7,6 +7,7 @@
 #[cfg(feature = "amqp")]
 mod amqp;
 mod groups;
+mod limits;
 mod restarts;
 
 use core::time::Duration;
@@ -223,6 +224,7 @@ impl Run {
         let may_be = chaos.crashes || chaos.full_disk;
         assert!(!refused || may_be, "some is refused");
         self.check_group();
+        assert_eq!(self.world.census().miscounted_bytes, 0);
     }
 
     fn acknowledged(&self, message: &PeerEvent) -> bool {

@@ -72,6 +72,12 @@ impl Purpose {
         }
     }
 
+    /// Bytes that it takes in memory, besides itself.
+    pub(super) fn bytes(&self) -> usize {
+        let shares = self.shares.iter();
+        shares.map(|share| size_of::<Text>() + share.len()).sum()
+    }
+
     /// The home is to do that, too.
     pub(super) fn add(&mut self, more: Self) {
         self.plain |= more.plain;

@@ -149,7 +149,7 @@ fn posts_are_given_in_order_when_all_before_them_are_stored() {
         Some((QUEUE, alloc::vec![Seq(3)]))
     );
     assert_eq!(posts.len(), 0);
-    assert_eq!(posts.to[&B].bytes, 0);
+    assert_eq!((posts.to[&B].bytes, posts.memory()), (0, 0));
 }
 
 #[test]
@@ -172,7 +172,15 @@ fn what_is_not_known_to_be_taken_is_given_again_from_the_store() {
     // One of them was damaged.
     let lost = posts.handle_loaded(&[(12, None), (13, Some(message("t")))]);
     assert_eq!(lost, 1);
+    assert_eq!(
+        (posts.held().count(), posts.memory()),
+        (1, posts.count_memory())
+    );
     assert_eq!(given(&mut posts, true), Some((1, alloc::vec![3])));
+    assert_eq!(
+        (posts.held().count(), posts.memory()),
+        (0, posts.count_memory())
+    );
     // Without a store they stay in memory.
     let mut posts = self::posts(0);
     let (number, _) = publish(&mut posts, 11);
@@ -191,8 +199,9 @@ fn messages_that_cannot_be_given_do_not_stay_in_memory() {
         posts.settle(B, number, true);
         assert_eq!(given(&mut posts, true), None);
     }
-    let held = |posts: &Posts| posts.to[&B].list.iter().any(|it| it.message.is_some());
-    assert!(!held(&posts));
+    assert_eq!(posts.held().count(), 0);
+    assert_eq!(posts.memory(), 3 * size_of::<Entry>());
+    assert_eq!(posts.memory(), posts.count_memory());
     let mut limits = PostLimits {
         messages_max: 3,
         bytes_max: usize::MAX,

@@ -1,0 +1,74 @@
+//! What homes may keep for those of other stores.
+
+use core::time::Duration;
+
+use dunlin_base::QoS;
+use dunlin_broker::{Event, Part};
+use dunlin_sim::{Setup, World, crash_store, is_store_ready, run, start_store};
+
+use super::{DURABLE, at, connect, payloads};
+
+/// Two homes with a store each, that know each other.
+fn two_stores(change: impl FnOnce(&mut Setup)) -> World {
+    let mut setup = Setup::new(2, 1);
+    setup.config.nodes.homes_per_store = 1;
+    change(&mut setup);
+    let mut world = World::new(setup);
+    run(&mut world, &mut [], Duration::from_millis(200));
+    assert!((0..2).all(|store| is_store_ready(&world, store)));
+    world
+}
+
+/// Bytes that the first home has of messages in queues, and may have.
+fn queued(world: &World) -> (usize, usize) {
+    let mut parts = world.shards()[0].memory();
+    let queued = parts.find(|(part, ..)| *part == Part::Queued);
+    let (_, here, limit) = queued.expect("a part");
+    (here, limit)
+}
+
+#[test]
+fn what_is_posted_counts_in_the_memory_budget() {
+    const COUNT: usize = 1500;
+    let mut world = two_stores(|setup| setup.config.memory.bytes = 256 << 10);
+    let mut peers = [
+        at("publisher", 0, DURABLE, &[]),
+        at("subscriber", 1, DURABLE, &[("t", QoS::AtLeastOnce)]),
+    ];
+    connect(&mut world, &mut peers);
+    crash_store(&mut world, 1);
+    run(&mut world, &mut peers, Duration::from_millis(100));
+    drop(world.take_log());
+    for number in 0..COUNT {
+        let payload = format!("{number:04}");
+        peers[0].publish(&mut world, "t", payload, QoS::AtLeastOnce);
+    }
+    run(&mut world, &mut peers, Duration::from_secs(10));
+    let (taken, refused) = (peers[0].acknowledged.len(), peers[0].refused.len());
+    assert_eq!(taken + refused, COUNT);
+    assert!(taken > 0 && refused > 0, "{taken}, {refused}");
+    let (here, limit) = queued(&world);
+    assert!(here > limit / 2 && here <= limit, "{here} of {limit}");
+    assert_eq!(world.shards()[0].stats().memory_refused_queued, refused as u64);
+    let log = world.take_log();
+    let full = |event: &Event| matches!(event, Event::MemoryFull(Part::Queued));
+    assert_eq!(log.iter().filter(|event| full(event)).count(), 1);
+    assert_eq!(world.census().miscounted_bytes, 0);
+    // After a restart it counts as before.
+    crash_store(&mut world, 0);
+    run(&mut world, &mut peers, Duration::from_millis(100));
+    start_store(&mut world, 0);
+    run(&mut world, &mut peers, Duration::from_millis(100));
+    assert_eq!(queued(&world).0, here);
+    assert_eq!(world.census().miscounted_bytes, 0);
+    start_store(&mut world, 1);
+    run(&mut world, &mut peers, Duration::from_secs(1));
+    connect(&mut world, &mut peers);
+    run(&mut world, &mut peers, Duration::from_secs(10));
+    assert_eq!(payloads(&peers[1]).count(), taken);
+    assert_eq!(queued(&world).0, 0);
+    peers[0].publish(&mut world, "t", "more".into(), QoS::AtLeastOnce);
+    run(&mut world, &mut peers, Duration::from_secs(1));
+    assert_eq!(peers[0].acknowledged.len(), taken + 1);
+    assert_eq!(world.census().miscounted_bytes, 0);
+}
