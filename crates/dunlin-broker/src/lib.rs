@@ -92,6 +92,7 @@ pub use memory::{Memory, Part, Totals};
 pub use owners::holders::{Holder, Holding};
 pub use owners::members::Homes;
 pub use owners::posts::Post;
+pub use owners::stores::{RestoreError, StoreHomes};
 pub use queues::options::{LEVELS_MAX, Overflow, QueueOptions};
 pub use quotas::{QUOTAS_MAX, Quota, Quotas};
 pub use random::{SECRET_BYTES, Secret, home_shard};

@@ -22,6 +22,7 @@ use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
 use crate::messages::{loans, posts, shared, stored, taking, throttle};
+use crate::owners::stores::RestoreError;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::queues::{dead, dispatch, making, moving, restoring, retiring, termini};
@@ -66,10 +67,14 @@ impl Shard {
     /// the others want, so that no shard has to wait for another before it may
     /// acknowledge a publish. Call it on every shard with everything that was
     /// recovered, before any input.
-    pub fn restore(&mut self, recovered: &Recovered) {
-        restore::restore(&mut self.own, recovered);
+    ///
+    /// # Errors
+    /// The store is that of other homes than those of this shard. It is not to be used.
+    pub fn restore(&mut self, recovered: &Recovered) -> Result<(), RestoreError> {
+        restore::restore(&mut self.own, recovered)?;
         restoring::restore(&mut self.own, recovered);
         self.finish();
+        Ok(())
     }
 
     /// Brings rules about users and topics into force, also for clients that

@@ -32,6 +32,7 @@ pub(crate) mod routing;
 pub(crate) mod senders;
 pub(crate) mod session;
 pub(crate) mod sessions;
+pub(crate) mod stores;
 pub(crate) mod subscribers;
 pub(crate) mod termini;
 pub(crate) mod timers;

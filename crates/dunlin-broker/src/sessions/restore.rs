@@ -12,17 +12,24 @@ use crate::access;
 use crate::front;
 use crate::io::InterestChange;
 use crate::memory::Part;
-use crate::owners::{Owners, note_unreadable_posts};
 use crate::owners::groups;
 use crate::owners::node::PROTOCOL;
 use crate::owners::posts;
+use crate::owners::stores::{self, RestoreError, StoreHomes};
+use crate::owners::{Owners, note_unreadable_posts};
 use crate::sessions;
 
 /// Takes over what belongs to this shard, and notes what the sessions of
 /// the others want, so that no shard has to wait for another before it may
 /// acknowledge a publish. Call it on every shard with everything that was
 /// recovered, before any input.
-pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
+///
+/// # Errors
+/// The store is not that of this shard. Nothing is taken over then.
+pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) -> Result<(), RestoreError> {
+    // Each home of the store writes it, before anything else that it writes.
+    let made = stores::check(homes_of_store(own), recovered)?;
+    made.into_iter().for_each(|op| own.commits.write(op));
     own.commits.skip_seqs(recovered.last_seq);
     own.sessions.skip_keys(recovered.next_session);
     // Earlier versions let clients publish to the server's topics.
@@ -64,6 +71,18 @@ pub(crate) fn restore(own: &mut Owners, recovered: &Recovered) {
     }
     front::restore_sessions(own, &here);
     sessions::groups::restore(own, recovered);
+    Ok(())
+}
+
+/// The homes of the store of this shard, if it is one of several.
+fn homes_of_store(own: &Owners) -> Option<StoreHomes> {
+    let members = &own.members;
+    let (homes, here) = (members.homes(), members.together());
+    members.has_apart().then(|| StoreHomes {
+        homes: homes.count,
+        per_store: own.config.nodes.homes_per_store,
+        before: here.first.0.wrapping_sub(homes.first.0),
+    })
 }
 
 /// Takes back what this shard has posted, and how far it has taken what others have.

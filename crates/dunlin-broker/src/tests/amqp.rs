@@ -90,7 +90,7 @@ impl World {
         let configs = self.configs.iter().cloned();
         self.shards = configs.map(|config| Shard::new(config, NOW)).collect();
         for shard in &mut self.shards {
-            shard.restore(&recovered);
+            shard.restore(&recovered).expect("its store");
         }
         self.run();
     }

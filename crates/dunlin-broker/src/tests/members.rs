@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, Message, QoS, ShardId, StreamId, Text};
 use dunlin_mqtt::codec::Version;
+use dunlin_store::MemoryStore;
 
 use super::amqp::{NOW, OPEN};
 use crate::config::{Config, Nodes, SysTopics};
@@ -117,6 +118,42 @@ fn interest(filter: &str) -> BusMessage {
     BusMessage::Interest {
         token: 7,
         changes: alloc::vec![InterestChange::Add(Text::from(filter))],
+    }
+}
+
+#[test]
+fn a_home_does_not_take_the_store_of_others() {
+    let begin = |count: u16, homes_per_store: u16, store: &MemoryStore| {
+        let homes = Some(Homes { first: HOME, count });
+        let config = Config {
+            shard: HOME,
+            shards: 1,
+            nodes: Nodes {
+                homes,
+                homes_per_store,
+                ..Nodes::default()
+            },
+            durable: true,
+            sys: SysTopics::quiet(),
+            ..Config::default()
+        };
+        let mut shard = Shard::new(config, NOW);
+        shard
+            .restore(&store.recover())
+            .map(|()| outputs(&mut shard))
+    };
+    let mut store = MemoryStore::new();
+    let made = begin(2, 1, &store).expect("an empty one");
+    assert_eq!(made.len(), 1, "{made:?}");
+    for output in &made {
+        if let Output::Store(request) = output {
+            store.handle(request);
+        }
+    }
+    assert!(begin(2, 1, &store).expect("its own").is_empty());
+    for (count, homes_per_store) in [(3, 1), (3, 2), (2, 0)] {
+        let refused = begin(count, homes_per_store, &store);
+        assert!(refused.is_err(), "{count}, {homes_per_store}");
     }
 }
 

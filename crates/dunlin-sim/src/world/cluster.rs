@@ -177,7 +177,7 @@ fn begin_homes(world: &mut World, store: usize, others: Vec<usize>) {
     }
     for home in homes.clone() {
         let mut shard = Shard::new(config(world, home, &totals), world.agenda.now);
-        shard.restore(&recovered);
+        shard.restore(&recovered).expect("the store of these homes");
         world.shards[home] = shard;
         let known = homes.clone().filter(|other| *other != home);
         let known = known.chain(others.iter().copied());

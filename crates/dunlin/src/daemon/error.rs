@@ -148,6 +148,9 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] dunlin_store_redb::OpenError),
+    /// The store is that of other homes.
+    #[error(transparent)]
+    Homes(#[from] dunlin_broker::RestoreError),
     /// The log cannot be taken over or read.
     #[cfg(feature = "cluster")]
     #[error("store.nats: {0}")]

@@ -419,7 +419,7 @@ impl Daemon {
         for ((id, address), part) in self.shards.ids().zip(&self.shards).zip(parts) {
             let settings = settings::shard(&self.config, id, count, secret.clone(), memory.clone());
             let mut shard = Shard::new(place.settle(settings), clock.now());
-            shard.restore(recovered);
+            shard.restore(recovered)?;
             shard.set_access(clock.now(), access.clone());
             shard.set_bans(self.plane.bans());
             shard.set_bridges(bridges.clone());
