@@ -21,7 +21,7 @@ use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
-use crate::messages::{loans, posts, shared, stored, taking, throttle};
+use crate::messages::{loans, posts, settle, shared, stored, taking, throttle};
 use crate::owners::stores::RestoreError;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
@@ -327,6 +327,10 @@ impl Shard {
                     loans::lend(own, to, passed);
                 }
                 Some(Later::Post(to)) => posts::give(own, to),
+                Some(Later::Admitted(to, token)) => {
+                    settle::advance(own, token);
+                    posts::admit(own, to);
+                }
                 Some(Later::Taken(from, stored)) => taking::end(own, from, stored),
                 Some(Later::Call(call)) => {
                     let here = own.config.shard;

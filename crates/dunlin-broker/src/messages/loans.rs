@@ -69,7 +69,8 @@ fn post(own: &mut Owners, to: ShardId, passed: Passed) {
         ..Purpose::default()
     };
     let mut publish = PendingPublish::new(None, false);
-    posts::add(own, to, &message, purpose, &mut publish);
+    let token = own.commits.token();
+    posts::add(own, (to, token), &message, purpose, &mut publish);
     if publish.refused.is_some() {
         // It waits for room.
         return keep(own, passed);
@@ -80,7 +81,6 @@ fn post(own: &mut Owners, to: ShardId, passed: Passed) {
         rest.work.ops.push(StoreOp::Dequeue { seq, session });
     }
     rest.passed = Some(Box::new((to, passed)));
-    let token = own.commits.token();
     settle::go_on(own, token, publish);
 }
 

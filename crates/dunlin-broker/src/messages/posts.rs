@@ -11,8 +11,11 @@ use crate::ids::SessionRef;
 use crate::io::{BusMessage, Forward, Manner, NotTaken, Output};
 use crate::memory::Part;
 use crate::owners::pending::{Pending, PendingPublish, Rest};
-use crate::owners::posts::{self, New, Next, Purpose};
+use crate::owners::posts::{self, New, Next, Purpose, Waiting};
 use crate::owners::{Later, Owners, note_unreadable_posts};
+
+/// The version of sessions of MQTT 3.1.1.
+const MQTT_3_1_1: u8 = 4;
 
 /// No session: messages that are loaded for posts.
 pub(crate) const LOADS: SessionRef = SessionRef {
@@ -20,11 +23,11 @@ pub(crate) const LOADS: SessionRef = SessionRef {
     at: usize::MAX - 1,
 };
 
-/// Has a home with another store do something with a message that is published. With QoS 0
-/// it is sent there at once, and lost if that is not there.
+/// Has a home with another store do something with a message that is published under this
+/// token. With QoS 0 it is sent there at once, and lost if that is not there.
 pub(crate) fn add(
     own: &mut Owners,
-    to: ShardId,
+    (to, token): (ShardId, u64),
     message: &Arc<Message>,
     purpose: Purpose,
     publish: &mut PendingPublish,
@@ -53,12 +56,53 @@ pub(crate) fn add(
         own.note_refused(Part::Queued, 1);
     }
     if room && memory {
-        posts::add(&mut publish.rest_mut().posts, to, message, purpose);
-    } else if publish.lossy {
-        own.stats.messages_dropped_full += 1;
-    } else {
-        publish.refuse(NotTaken::NoRoom);
+        return posts::add(&mut publish.rest_mut().posts, to, message, purpose);
     }
+    if publish.lossy {
+        own.stats.messages_dropped_full += 1;
+        return;
+    }
+    // Publishers of retained messages wait for each other already, until they are stored.
+    let waits = memory && !message.retain;
+    let waits = waits && publish.origin.is_some_and(|origin| is_mute(own, origin));
+    let message = Arc::clone(message);
+    let waiting = Waiting {
+        token,
+        message,
+        purpose,
+    };
+    match waits && own.commits.posts.wait(to, waiting) {
+        true => publish.preparing += 1,
+        false => publish.refuse(NotTaken::NoRoom),
+    }
+    weigh(own);
+}
+
+/// Whether a publisher has no way to hear of a refusal: cut off, it would send the same
+/// again at once, and nothing else.
+fn is_mute(own: &Owners, origin: SessionRef) -> bool {
+    let session = own.sessions.peek(origin.at);
+    session.is_some_and(|session| session.version() == MQTT_3_1_1)
+}
+
+/// Goes on with the next publish that waits for room for its post, if there is some.
+pub(crate) fn admit(own: &mut Owners, to: ShardId) {
+    let limits = &own.config.nodes.posts;
+    let Some(next) = own.commits.posts.next_waiting(to, limits) else {
+        return;
+    };
+    weigh(own);
+    let Some(publish) = own.commits.publish_mut(next.token) else {
+        return own.outbox.note_missing();
+    };
+    posts::add(
+        &mut publish.rest_mut().posts,
+        to,
+        &next.message,
+        next.purpose,
+    );
+    publish.preparing = publish.preparing.saturating_sub(1);
+    own.later.push_back(Later::Admitted(to, next.token));
 }
 
 /// Adds the posts of a publish to what is stored for it.
@@ -89,6 +133,9 @@ pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
     for post in posts.iter().filter(|post| post.number > 0) {
         own.commits.posts.settle(post.to, post.number, stored);
         own.later.push_back(Later::Post(post.to));
+        if !stored {
+            admit(own, post.to);
+        }
     }
     weigh(own);
 }
@@ -122,6 +169,8 @@ pub(crate) fn handle_loaded(own: &mut Owners, messages: &[(u64, Option<Arc<Messa
         weigh(own);
         note_unreadable_posts(own, lost);
         give_all(own);
+        let homes: Vec<ShardId> = own.members.homes().iter().collect();
+        homes.into_iter().for_each(|home| admit(own, home));
     }
 }
 
@@ -149,6 +198,7 @@ pub(crate) fn handle_taken(own: &mut Owners, from: ShardId, up_to: u64, again: b
         remove(own, session, seqs);
     }
     own.later.push_back(Later::Post(from));
+    admit(own, from);
 }
 
 /// Has the store remove posts that were taken.

@@ -122,7 +122,7 @@ pub(crate) fn place(
         if acknowledged && own.members.is_far(to) {
             if own.members.is_apart(to) && !wanted.queue {
                 let purpose = Purpose::of(wanted);
-                posts::add(own, to, &source.message(), purpose, publish);
+                posts::add(own, (to, token), &source.message(), purpose, publish);
                 continue;
             }
             if wanted.queue && !own.members.has(to) {

@@ -441,7 +441,7 @@ fn give(
                 shares: alloc::vec![share],
                 ..Purpose::default()
             };
-            posts::add(own, to, message, purpose, publish);
+            posts::add(own, (to, token), message, purpose, publish);
             true
         }
         Subscriber::Shard(to) if own.members.may_go(to) => {

@@ -102,6 +102,8 @@ pub(crate) enum Later {
     Lend(Box<(ShardId, Passed)>),
     /// A home with another store gets what is posted to it.
     Post(ShardId),
+    /// A publish has room for its post to this home, for which others may wait.
+    Admitted(ShardId, u64),
     /// What a shard has posted is stored, or refused.
     Taken(ShardId, bool),
     /// A link or node of this shard hears from another.

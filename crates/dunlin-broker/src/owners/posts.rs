@@ -47,6 +47,12 @@ const GIVEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// most, before and after it has begun again.
 const WAITING_MAX: usize = 2 * GIVEN_MAX;
 
+/// Publishes that wait for room for their posts to one home; further ones are refused.
+const CROWD_MAX: usize = 1024;
+
+/// Bytes of the messages of these, at most, unless it is one.
+const CROWD_BYTES_MAX: usize = 1024 * 1024;
+
 /// Numbers of posts of one incarnation of a shard: all of them are above those of the one
 /// before.
 const INCARNATION_BITS: u32 = 46;
@@ -82,6 +88,21 @@ pub(crate) fn add(new: &mut Vec<New>, to: ShardId, message: &Arc<Message>, purpo
             message: Arc::clone(message),
             purpose,
         }),
+    }
+}
+
+/// A publish that waits for room for its post.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) token: u64,
+    pub(crate) message: Arc<Message>,
+    pub(crate) purpose: Purpose,
+}
+
+impl Waiting {
+    /// Bytes that it takes in memory.
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.purpose.bytes() + self.message.cost()
     }
 }
 
@@ -124,7 +145,10 @@ struct Outgoing {
     given_bytes: usize,
     /// Bytes of all messages of the list.
     bytes: usize,
-    /// Bytes that the list takes in memory.
+    /// Publishes that wait for room in the list.
+    crowd: VecDeque<Waiting>,
+    crowd_bytes: usize,
+    /// Bytes that the list takes in memory, and what waits for room in it.
     memory: usize,
     last: u64,
     /// How far the home has taken them.
@@ -198,6 +222,37 @@ impl Posts {
         })
     }
 
+    /// A publish waits until there is room for its post; `false`: too many do.
+    pub(crate) fn wait(&mut self, to: ShardId, waiting: Waiting) -> bool {
+        let Some(out) = self.to.get_mut(&to) else {
+            return false;
+        };
+        let bytes = out.crowd_bytes.saturating_add(waiting.message.cost());
+        let fits = out.crowd.is_empty() || bytes <= CROWD_BYTES_MAX;
+        if out.crowd.len() >= CROWD_MAX || !fits {
+            return false;
+        }
+        out.crowd_bytes = bytes;
+        out.memory += waiting.memory();
+        out.crowd.push_back(waiting);
+        true
+    }
+
+    /// The next publish that waits, if there is room for its post. That is there when the
+    /// publish is stored: one that is behind another of its client takes it a while later,
+    /// so that there may be as many posts too many as publishes wait.
+    pub(crate) fn next_waiting(&mut self, to: ShardId, limits: &PostLimits) -> Option<Waiting> {
+        let first = self.to.get(&to)?.crowd.front()?;
+        if !self.has_room(to, first.message.cost(), limits) {
+            return None;
+        }
+        let out = self.to.get_mut(&to)?;
+        let first = out.crowd.pop_front()?;
+        out.crowd_bytes -= first.message.cost();
+        out.memory -= first.memory();
+        Some(first)
+    }
+
     /// Whether the queue for a home has a key.
     pub(crate) fn has_queue(&self, to: ShardId) -> bool {
         self.to.contains_key(&to)
@@ -214,6 +269,8 @@ impl Posts {
             given: 0,
             given_bytes: 0,
             bytes: 0,
+            crowd: VecDeque::new(),
+            crowd_bytes: 0,
             memory: 0,
             last: base,
             taken: 0,
@@ -541,10 +598,11 @@ impl Posts {
     /// As [`Posts::memory`], counted.
     pub(crate) fn count_memory(&self) -> usize {
         let to = self.to.values().flat_map(|out| &out.list);
+        let crowds = self.to.values().flat_map(|out| &out.crowd);
         let from = self.from.values().flat_map(|it| &it.waiting);
-        let (to, from): (usize, usize) =
-            (to.map(Entry::memory).sum(), from.map(Post::memory).sum());
-        to + from
+        let to: usize = to.map(Entry::memory).sum();
+        let crowds: usize = crowds.map(Waiting::memory).sum();
+        to + crowds + from.map(Post::memory).sum::<usize>()
     }
 
     /// Messages of posts in memory.
@@ -552,7 +610,9 @@ impl Posts {
         let to = self.to.values().flat_map(|out| &out.list);
         let from = self.from.values().flat_map(|it| &it.waiting);
         let to = to.filter_map(|entry| entry.message.as_ref());
-        to.chain(from.map(|post| &post.message))
+        let crowds = self.to.values().flat_map(|out| &out.crowd);
+        let crowds = crowds.map(|waiting| &waiting.message);
+        to.chain(crowds).chain(from.map(|post| &post.message))
     }
 
     /// Posts that wait to be taken, here and elsewhere.

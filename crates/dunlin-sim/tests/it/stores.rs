@@ -137,12 +137,8 @@ impl Run {
         }
     }
 
-    fn publish(&mut self, chaos: Chaos) {
+    fn publish(&mut self) {
         let who = self.chance.below(PUBLISHERS as u64) as usize;
-        // Of 3.1.1 all that is in flight is sent again when one is refused.
-        if chaos.full_posts && who == 1 {
-            return;
-        }
         let topic = format!("t/{}", self.chance.below(3));
         let qos = QoS::from_u8(self.chance.between(1, 2) as u8).expect("QoS");
         let payload = format!("{who}-{:06}", self.published.len());
@@ -335,7 +331,7 @@ fn play((homes, per_store): (u16, u16), seed: u64, chaos: Chaos) -> u64 {
     let mut run = Run::start(homes, per_store, seed, chaos);
     for _ in 0..80 {
         if run.chance.below(4) > 0 {
-            run.publish(chaos);
+            run.publish();
         }
         run.disturb(chaos);
         let pause = run.chance.below(8_000);

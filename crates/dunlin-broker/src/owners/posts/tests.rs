@@ -389,3 +389,44 @@ fn posts_that_cannot_be_read_are_counted_and_left_out() {
         }
     }
 }
+
+#[test]
+fn publishes_wait_for_room_and_not_too_many() {
+    let limits = PostLimits {
+        messages_max: 1,
+        bytes_max: usize::MAX,
+    };
+    let waiting = |token| Waiting {
+        token,
+        message: message("t"),
+        purpose: purpose(),
+    };
+    let mut posts = posts(0);
+    assert!(!posts.wait(A, waiting(0)), "there is always room for it");
+    let (number, _) = publish(&mut posts, 1);
+    posts.settle(B, number, true);
+    for token in 0..CROWD_MAX as u64 {
+        assert!(posts.wait(B, waiting(token)));
+    }
+    assert!(!posts.wait(B, waiting(0)));
+    assert_eq!(posts.held().count(), CROWD_MAX + 1);
+    assert_eq!(posts.memory(), posts.count_memory());
+    assert!(posts.next_waiting(B, &limits).is_none());
+    posts.handle_taken(B, number, false);
+    let first = posts.next_waiting(B, &limits);
+    assert_eq!(first.map(|it| it.token), Some(0));
+    assert_eq!(posts.memory(), posts.count_memory());
+    // Of large messages fewer wait.
+    let large = || {
+        let message = Message {
+            payload: Bytes::from(alloc::vec![0; CROWD_BYTES_MAX]),
+            ..Message::default()
+        };
+        Waiting {
+            message: Arc::new(message),
+            ..waiting(0)
+        }
+    };
+    let mut posts = self::posts(0);
+    assert!(posts.wait(B, large()) && !posts.wait(B, large()));
+}

@@ -4,9 +4,10 @@ use core::time::Duration;
 
 use dunlin_base::QoS;
 use dunlin_broker::{Event, Part};
+use dunlin_mqtt_codec::Version;
 use dunlin_sim::{Setup, World, crash_store, is_store_ready, run, start_store};
 
-use super::{DURABLE, at, connect, payloads};
+use super::{DURABLE, at, connect, payloads, peer};
 
 /// Two homes with a store each, that know each other.
 fn two_stores(change: impl FnOnce(&mut Setup)) -> World {
@@ -49,7 +50,10 @@ fn what_is_posted_counts_in_the_memory_budget() {
     assert!(taken > 0 && refused > 0, "{taken}, {refused}");
     let (here, limit) = queued(&world);
     assert!(here > limit / 2 && here <= limit, "{here} of {limit}");
-    assert_eq!(world.shards()[0].stats().memory_refused_queued, refused as u64);
+    assert_eq!(
+        world.shards()[0].stats().memory_refused_queued,
+        refused as u64
+    );
     let log = world.take_log();
     let full = |event: &Event| matches!(event, Event::MemoryFull(Part::Queued));
     assert_eq!(log.iter().filter(|event| full(event)).count(), 1);
@@ -71,4 +75,51 @@ fn what_is_posted_counts_in_the_memory_budget() {
     run(&mut world, &mut peers, Duration::from_secs(1));
     assert_eq!(peers[0].acknowledged.len(), taken + 1);
     assert_eq!(world.census().miscounted_bytes, 0);
+}
+
+/// MQTT 3.1.1 has no way to refuse: a client that is cut off sends the same again.
+#[test]
+fn a_publisher_that_cannot_be_refused_waits_for_room() {
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let mut world = two_stores(|setup| setup.config.nodes.posts.messages_max = 2);
+        let mut v4 = peer(("v4", 0, 2), Version::V311, DURABLE, &[("here", qos)]);
+        v4.at = Some(0);
+        let mut peers = [
+            v4,
+            at("v5", 0, DURABLE, &[]),
+            at("subscriber", 1, DURABLE, &[("t", qos)]),
+            at("here", 0, DURABLE, &[("t", qos)]),
+        ];
+        connect(&mut world, &mut peers);
+        crash_store(&mut world, 1);
+        run(&mut world, &mut peers, Duration::from_millis(100));
+        let all = ["0", "1", "2", "3", "4"];
+        for payload in all {
+            peers[0].publish(&mut world, "t", payload.into(), qos);
+        }
+        run(&mut world, &mut peers, Duration::from_secs(5));
+        assert_eq!(peers[0].acknowledged.len(), 2);
+        assert_eq!(peers[0].connections, 1, "it is not cut off");
+        assert_eq!(payloads(&peers[3]).collect::<Vec<_>>(), ["0", "1"]);
+        // The others are served, and so is it; who can be refused is.
+        peers[1].publish(&mut world, "here", "x".into(), qos);
+        peers[1].publish(&mut world, "t", "y".into(), qos);
+        run(&mut world, &mut peers, Duration::from_secs(1));
+        assert_eq!(
+            (peers[1].acknowledged.len(), peers[1].refused.len()),
+            (1, 1)
+        );
+        assert_eq!(payloads(&peers[0]).collect::<Vec<_>>(), ["x"]);
+        assert_eq!(world.census().miscounted_bytes, 0);
+        start_store(&mut world, 1);
+        run(&mut world, &mut peers, Duration::from_secs(1));
+        connect(&mut world, &mut peers);
+        run(&mut world, &mut peers, Duration::from_secs(5));
+        assert_eq!((peers[0].acknowledged.len(), peers[0].connections), (5, 1));
+        for peer in &peers[2..] {
+            assert_eq!(payloads(peer).collect::<Vec<_>>(), all);
+        }
+        let census = world.census();
+        assert_eq!((census.pending, census.miscounted_bytes), (0, 0));
+    }
 }
