@@ -334,11 +334,6 @@ impl Commits {
         }
     }
 
-    /// A session is gone: where its messages were is forgotten.
-    pub(crate) fn forget_kept(&mut self, session: SessionKey) {
-        self.kept.remove(&session);
-    }
-
     /// The queue in which the store has a message of a session: its own, or another
     /// one, which is forgotten with this.
     pub(crate) fn take_queue(&mut self, session: SessionKey, seq: Seq) -> SessionKey {

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use dunlin_store::Seq;
+
 use crate::ids::SessionIdx;
 use crate::messages::{settle, shared};
 use crate::owners::Owners;
@@ -49,12 +51,23 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) -> Option<Session> {
     let removed = own.sessions.remove(s);
     let mut session = own.outbox.checked(removed)?;
     own.count_out(&session);
-    own.commits.forget_kept(session.key);
+    forget_queues(own, &session);
     give_back_rest(own, &session);
     let timer = Timer::Session(session.reference(s));
     own.timers.cancel(timer, &mut session.alarm);
     settle::release_line(own, line);
     Some(session)
+}
+
+/// Where the store has what a session had when it ended is forgotten. Of what is on its
+/// way to another member of a group, or to the store, it is not: it leaves that queue yet.
+fn forget_queues(own: &mut Owners, session: &Session) {
+    let commits = &mut own.commits;
+    session.visit_deliveries(|delivery| {
+        if let Some(seq) = delivery.seq.filter(|_| delivery.share.is_some()) {
+            commits.take_queue(session.key, Seq(seq));
+        }
+    });
 }
 
 /// What an edge has borrowed for a session that has ended, and no other member may get:

@@ -174,6 +174,44 @@ fn what_no_edge_has_room_for_waits_until_one_has() {
     }
 }
 
+/// The session of a member ends before what it is to get is stored: a member at an edge gets
+/// that, and with its acknowledgement it leaves the queue of the group.
+#[test]
+fn what_another_member_acknowledges_does_not_come_back_with_a_restart() {
+    for seed in 0..6 {
+        let mut setup = setup(seed);
+        // Of another one is not known whether its members are there.
+        setup.shards = 1;
+        setup.pace.store = (30_000, 30_000);
+        let mut world = begin(setup);
+        let share = [("$share/g/t", QoS::AtLeastOnce)];
+        let mut peers = vec![
+            peer_at(HOME, "publisher", 0, &[]),
+            peer_at(HOME, "kept", 1000, &share),
+            peer_at(HOME, "guest", 0, &share),
+            peer_at(1, "at-edge", 0, &share),
+        ];
+        peers.iter_mut().for_each(|peer| peer.connect(&mut world));
+        pass(&mut world, &mut peers);
+        assert!(peers.iter().all(Peer::is_idle));
+        peers[1].parked = true;
+        peers[1].cut(&mut world);
+        pass(&mut world, &mut peers);
+        for at in 0..12 {
+            peers[0].publish(&mut world, "t", format!("{at}"), QoS::AtLeastOnce);
+        }
+        run(&mut world, &mut peers, Duration::from_millis(8));
+        peers[2].parked = true;
+        peers[2].cut(&mut world);
+        pass(&mut world, &mut peers);
+        assert_eq!(acknowledged(&peers[0]).len(), 12, "seed {seed}");
+        assert!(peers[2].received.is_empty(), "it was too early");
+        assert_eq!(payloads(&peers[3]).len(), 12, "seed {seed}");
+        check_quiet(&world);
+        assert_eq!(world.disk.stored_messages(), 0, "seed {seed}");
+    }
+}
+
 #[test]
 fn members_at_home_get_more_when_an_edge_has_much() {
     let mut world = begin(setup(1));
