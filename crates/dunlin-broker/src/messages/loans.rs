@@ -5,7 +5,6 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use dunlin_base::{Message, QoS, ShardId, Text};
 use dunlin_queue::Content;
@@ -18,12 +17,8 @@ use crate::owners::Owners;
 use crate::owners::pending::{Passed, PendingPublish, Work};
 use crate::owners::posts::Purpose;
 use crate::owners::routing::Scope;
-use crate::owners::timers::Timer;
 
-/// Time until messages that edges had no room for are given to members once more.
-const TRY_AFTER: Duration = Duration::from_secs(1);
-
-/// How many of them at a time.
+/// Messages that no member had room for that are given to members at a time.
 const TRIED_MAX: usize = 1024;
 
 /// Sends a message to an edge, for a member there; it stays here until that is done with
@@ -51,7 +46,7 @@ pub(crate) fn lend(own: &mut Owners, to: ShardId, mut passed: Passed) {
     passed.old = shared::NONE;
     let before = own.routing.loans.bytes();
     own.routing.loans.lend(to, token, passed);
-    weigh(own, before);
+    shared::weigh_loans(own, before);
     let token = Some(token);
     own.outbox.bus(to, BusMessage::Forward { forward, token });
 }
@@ -73,7 +68,7 @@ fn post(own: &mut Owners, to: ShardId, passed: Passed) {
     posts::add(own, (to, token), &message, purpose, &mut publish);
     if publish.refused.is_some() {
         // It waits for room.
-        return keep(own, passed);
+        return shared::wait(own, passed);
     }
     let rest = publish.rest_mut();
     if let (Some(seq), Some(session)) = (delivery.seq, passed.queue) {
@@ -84,7 +79,8 @@ fn post(own: &mut Owners, to: ShardId, passed: Passed) {
     settle::go_on(own, token, publish);
 }
 
-/// A message for an edge is in the store only.
+/// A message for an edge, or for a member here that gets it at most once, is in the store
+/// only.
 fn load(own: &mut Owners, to: ShardId, passed: Passed) {
     let Some(seq) = passed.delivery.seq else {
         return shared::stay_behind(own, passed);
@@ -94,13 +90,16 @@ fn load(own: &mut Owners, to: ShardId, passed: Passed) {
     own.outbox.push(Output::Store(request));
 }
 
-/// Messages for edges came from the store, or are lost.
+/// Messages for members came from the store, or are lost.
 pub(crate) fn handle_loaded(own: &mut Owners, messages: &[(u64, Option<Arc<Message>>)]) {
     for (seq, message) in messages {
         for (to, mut passed) in own.routing.loans.end_loading(*seq) {
             if let Some(message) = message {
                 passed.delivery.content = Content::Held(Arc::clone(message));
-                lend(own, to, passed);
+                match to == own.config.shard {
+                    true => shared::pass_again(own, passed, None),
+                    false => lend(own, to, passed),
+                }
             }
         }
     }
@@ -113,12 +112,6 @@ pub(crate) fn load_again(own: &mut Owners) {
         let request = own.commits.load(shared::NONE, seqs);
         own.outbox.push(Output::Store(request));
     }
-}
-
-/// What is lent counts as what waits in queues.
-fn weigh(own: &mut Owners, before: usize) {
-    let now = own.routing.loans.bytes();
-    own.budget.change_queue(before, now);
 }
 
 /// A home lends this edge a message.
@@ -156,43 +149,22 @@ pub(crate) fn handle_returned(own: &mut Owners, from: ShardId, token: u64, over:
     let Some(mut passed) = own.routing.loans.end(from, token) else {
         return;
     };
-    weigh(own, before);
+    shared::weigh_loans(own, before);
     if over {
         shared::leave_store(own, &mut passed);
         return give_kept(own, 1);
     }
+    // Two edges had no room for it.
     if core::mem::replace(&mut passed.returned, true) {
-        return keep(own, passed);
+        return shared::wait(own, passed);
     }
     shared::pass_again(own, passed, Some(from));
-}
-
-/// Two edges had no room for a message, or a home with another store has none: it waits
-/// here, so that it does not go to and fro.
-fn keep(own: &mut Owners, passed: Passed) {
-    let before = own.routing.loans.bytes();
-    let refused = own.routing.loans.keep(passed);
-    weigh(own, before);
-    if let Some(passed) = refused {
-        if passed.delivery.seq.is_none() {
-            own.stats.messages_dropped_full += 1;
-        }
-        return shared::stay_behind(own, passed);
-    }
-    remind(own);
 }
 
 /// Members of a group get, after a while, messages that none had when this home began.
 pub(crate) fn keep_orphans(own: &mut Owners, orphans: Vec<Passed>) {
     for passed in orphans {
-        keep(own, passed);
-    }
-}
-
-fn remind(own: &mut Owners) {
-    let loans = &mut own.routing.loans;
-    if loans.kept() > 0 && !core::mem::replace(&mut loans.is_due, true) {
-        own.timers.set(own.now + TRY_AFTER, Timer::Loans);
+        shared::wait(own, passed);
     }
 }
 
@@ -203,9 +175,16 @@ fn give_kept(own: &mut Owners, max: usize) {
         let Some(mut passed) = own.routing.loans.take_kept() else {
             return;
         };
-        weigh(own, before);
+        shared::weigh_loans(own, before);
         passed.returned = false;
-        shared::pass_again(own, passed, None);
+        let Some(passed) = shared::try_again(own, passed, None) else {
+            continue;
+        };
+        let here = own.config.shard;
+        match passed.delivery.is_stored() && own.has_memory(passed.delivery.held_cost()) {
+            true => load(own, here, passed),
+            false => shared::leave_behind(own, passed),
+        }
     }
 }
 
@@ -213,14 +192,14 @@ fn give_kept(own: &mut Owners, max: usize) {
 pub(crate) fn try_kept(own: &mut Owners) {
     own.routing.loans.is_due = false;
     give_kept(own, TRIED_MAX);
-    remind(own);
+    shared::remind(own);
 }
 
 /// An edge is gone. What it may have given to a client exactly once is over.
 pub(crate) fn handle_gone(own: &mut Owners, shard: ShardId) {
     let before = own.routing.loans.bytes();
     let ended = own.routing.loans.end_all(shard);
-    weigh(own, before);
+    shared::weigh_loans(own, before);
     for mut passed in ended {
         let message = passed.delivery.held();
         if message.is_some_and(|message| message.qos == QoS::ExactlyOnce) {

@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use dunlin_base::{Message, QoS, ShardId, StreamId, Text};
 use dunlin_queue::{Content, Delivery, Identifiers};
@@ -19,8 +20,12 @@ use crate::owners::posts::Purpose;
 use crate::owners::routing::{Hit, Member, Subscribed, Subscriber};
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
+use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::receivers;
+
+/// Time until messages that no member had room for are given to members once more.
+const TRY_AFTER: Duration = Duration::from_secs(1);
 
 /// No session: a message that none has had.
 pub(crate) const NONE: SessionRef = SessionRef {
@@ -81,11 +86,16 @@ fn try_choice(own: &mut Owners, passed: Passed, among: &Choice) -> Option<Passed
 
 /// Another member than those of an edge gets a message that it had.
 pub(crate) fn pass_again(own: &mut Owners, passed: Passed, not: Option<ShardId>) {
-    let not = not.map(Subscriber::Shard);
-    let (local, any) = (false, true);
-    if let Some(passed) = try_choice(own, passed, &Choice { local, any, not }) {
+    if let Some(passed) = try_again(own, passed, not) {
         leave_behind(own, passed);
     }
+}
+
+/// As [`pass_again`]; it comes out when no member takes it now.
+pub(crate) fn try_again(own: &mut Owners, passed: Passed, not: Option<ShardId>) -> Option<Passed> {
+    let not = not.map(Subscriber::Shard);
+    let (local, any) = (false, true);
+    try_choice(own, passed, &Choice { local, any, not })
 }
 
 /// The delivery is that of the session which had it.
@@ -330,19 +340,83 @@ fn other_home(own: &Owners, passed: &Passed) -> Option<ShardId> {
     }
 }
 
-/// No member takes a message now. It stays in the queue of the group, and comes back
-/// with a restart, as long as there are not too many such.
-pub(crate) fn stay_behind(own: &mut Owners, mut passed: Passed) {
+/// No member takes a message now. It waits here for one, as long as there are members of
+/// this store; on an edge, at the home that has lent it.
+pub(crate) fn stay_behind(own: &mut Owners, passed: Passed) {
     if own.members.is_edge() {
         if let Some(number) = passed.delivery.seq {
             own.routing.loans.give_back(&mut own.outbox, number, false);
         }
         return;
     }
+    match is_wanted(own, &passed) {
+        true => wait(own, passed),
+        false => give_up(own, passed),
+    }
+}
+
+/// Whether a group has members that may get a message besides the session that had it and
+/// ends.
+fn is_wanted(own: &Owners, passed: &Passed) -> bool {
+    let old = own.sessions.resolve(passed.old).filter(|_| passed.ends);
+    let share = passed.delivery.share.as_deref().unwrap_or_default();
+    let may = |key, _: &Subscribed| match key {
+        Subscriber::Session(s) => old != Some(s as usize),
+        Subscriber::Shard(to) => !own.members.is_apart(to),
+    };
+    own.routing.choose(share, |_, _| false, may).is_some()
+}
+
+/// A message is given to members once more after a while, so that it does not go to and
+/// fro. Where there is no memory it waits in the store only.
+pub(crate) fn wait(own: &mut Owners, mut passed: Passed) {
+    let cost = passed.delivery.held_cost();
+    let has_memory = own.has_memory(cost);
+    if !has_memory {
+        passed.delivery.shed();
+    }
+    let refused = match has_memory || passed.delivery.is_stored() {
+        true => {
+            let before = own.routing.loans.bytes();
+            let refused = own.routing.loans.keep(passed);
+            weigh_loans(own, before);
+            refused
+        }
+        false => Some(passed),
+    };
+    match refused {
+        Some(passed) => {
+            own.stats.messages_dropped_full += u64::from(passed.delivery.seq.is_none());
+            give_up(own, passed);
+        }
+        None => remind(own),
+    }
+}
+
+/// Has messages that wait here given to members once more.
+pub(crate) fn remind(own: &mut Owners) {
+    let loans = &mut own.routing.loans;
+    if loans.kept() > 0 && !core::mem::replace(&mut loans.is_due, true) {
+        own.timers.set(own.now + TRY_AFTER, Timer::Loans);
+    }
+}
+
+/// What is lent or waits here counts as what waits in queues.
+pub(crate) fn weigh_loans(own: &mut Owners, before: usize) {
+    let now = own.routing.loans.bytes();
+    own.budget.change_queue(before, now);
+}
+
+/// A message waits no longer. It stays in the queue of the group, and comes back with a
+/// restart, as long as there are not too many such.
+fn give_up(own: &mut Owners, mut passed: Passed) {
+    if passed.delivery.seq.is_none() {
+        return;
+    }
     let max = own.config.sessions.queue_messages_max;
     let share = passed.delivery.share.as_deref();
     let stays = share.is_some_and(|share| own.routing.groups.leave_behind(share, max));
-    if passed.delivery.seq.is_some() && !stays {
+    if !stays {
         own.stats.messages_dropped_full += 1;
         leave_store(own, &mut passed);
     }

@@ -18,7 +18,7 @@ pub(crate) const LENT_MAX: usize = 65_536;
 /// Messages that an edge may have before other members are preferred.
 const LENT_PREFERRED_MAX: usize = 1024;
 
-/// Messages that wait here since edges had no room for them; further ones are dropped or
+/// Messages that wait here since no member had room for them; further ones are dropped or
 /// stay in the store.
 const KEPT_MAX: usize = 65_536;
 
@@ -33,14 +33,14 @@ pub(crate) struct Loans {
     away: BTreeSet<ShardId>,
     /// Bytes of all of them.
     bytes: usize,
-    /// What two edges had no room for, until there is some.
+    /// What no member had room for, until there is some.
     kept: VecDeque<Passed>,
     /// There is a reminder of them.
     pub(crate) is_due: bool,
     /// Groups without a durable member of this store, with what their queues had when this
     /// home began: members elsewhere are not known yet.
     orphans: Vec<(Text, Vec<Passed>)>,
-    /// Messages that are being loaded for edges, by their places in the store.
+    /// Messages that are being loaded for edges, and for this shard, by their places in the store.
     /// One message of several groups has one place.
     loading: BTreeMap<u64, Vec<(ShardId, Passed)>>,
     /// What this edge has, by the number that stands for a place in the store: the home,
@@ -81,12 +81,12 @@ impl Loans {
         all
     }
 
-    /// No edge has room for a message now. It comes out when too many wait already.
+    /// No member has room for a message now. It comes out when too many wait already.
     pub(crate) fn keep(&mut self, passed: Passed) -> Option<Passed> {
         if self.kept.len() >= KEPT_MAX {
             return Some(passed);
         }
-        self.bytes += passed.delivery.held_cost();
+        self.bytes += held_bytes(&passed);
         self.kept.push_back(passed);
         None
     }
@@ -94,7 +94,7 @@ impl Loans {
     /// The first that waits, to be given to a member once more.
     pub(crate) fn take_kept(&mut self) -> Option<Passed> {
         let passed = self.kept.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(passed.delivery.held_cost());
+        self.bytes = self.bytes.saturating_sub(held_bytes(&passed));
         Some(passed)
     }
 
@@ -166,7 +166,7 @@ impl Loans {
         }
     }
 
-    /// Messages that edges have or had no room for.
+    /// Messages that edges have, or no member had room for.
     pub(crate) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
         let all = self.lent.values().chain(&self.kept);
         all.filter_map(|it| it.delivery.held())
@@ -177,11 +177,16 @@ impl Loans {
         self.bytes
     }
 
-    /// Messages that edges have or had no room for, and those that this one has.
+    /// Messages that edges have or no member had room for, and those that this one has.
     pub(crate) fn len(&self) -> usize {
         let loading: usize = self.loading.values().map(Vec::len).sum();
         self.lent.len() + self.kept.len() + loading + self.borrowed.len()
     }
+}
+
+/// Bytes of a message, if it is in memory.
+fn held_bytes(passed: &Passed) -> usize {
+    passed.delivery.held().map_or(0, |message| message.cost())
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) enum Timer {
     Sys,
     /// What the store refused and must have.
     Retry,
-    /// Messages that edges had no room for.
+    /// Messages that no member of a group had room for.
     Loans,
 }
 

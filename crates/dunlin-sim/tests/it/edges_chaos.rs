@@ -162,6 +162,10 @@ impl Run {
         self.pass(Duration::from_secs(10));
         let ready = (0..usize::from(EDGES)).all(|edge| is_ready(&self.world, edge));
         assert!(ready, "an edge does not come up");
+        // All are there and have acknowledged what came: nothing waits for a restart, or
+        // for the next publish.
+        let waits = self.world.disk.stored_messages();
+        assert_eq!(waits, 0, "messages wait");
     }
 
     fn check(&self, chaos: Chaos) {

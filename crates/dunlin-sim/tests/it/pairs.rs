@@ -138,7 +138,7 @@ impl Run {
         }
     }
 
-    fn calm(&mut self) {
+    fn calm(&mut self, chaos: Chaos) {
         self.world.disk.fault = Fault::None;
         for _ in 0..200 {
             for index in 0..self.peers.len() {
@@ -152,6 +152,10 @@ impl Run {
         }
         // What the server still owes to subscribers.
         self.pass(Duration::from_secs(10));
+        // All are there and have acknowledged what came: nothing waits for a restart, or
+        // for the next publish. A broken disk may have refused to remove it.
+        let waits = self.world.disk.stored_messages();
+        assert!(waits == 0 || chaos.full_disk, "{waits} wait");
     }
 
     /// What `peer` got for a filter, by payload.
@@ -288,7 +292,7 @@ fn play(shards: u16, seed: u64, chaos: Chaos) -> u64 {
         let pause = run.chance.below(8_000);
         run.pass(Duration::from_micros(pause));
     }
-    run.calm();
+    run.calm(chaos);
     run.check(chaos);
     run.clear();
     run.world.trace()

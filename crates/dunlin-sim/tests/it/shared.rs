@@ -225,6 +225,49 @@ fn what_is_only_in_the_store_goes_to_the_others_too() {
 }
 
 #[test]
+fn what_is_only_in_the_store_goes_to_a_member_that_gets_it_at_most_once() {
+    check(
+        "
+        set queue_held_max=1
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q1 => SUBACK 1 01
+        a cut
+        p > CONNECT p clean => CONNACK
+        p > PUBLISH t 1 q1 #1 => PUBACK 1
+        p > PUBLISH t 2 q1 #2 => PUBACK 2
+        p > PUBLISH t 3 q1 #3 => PUBACK 3
+        b > CONNECT b clean => CONNACK
+        b > SUBSCRIBE 1 $share/g/t => SUBACK 1 00
+        wait 99s
+        wait 4s
+        b < PUBLISH t 1
+        b < PUBLISH t 2
+        b < PUBLISH t 3
+    ",
+    );
+}
+
+#[test]
+fn what_waits_for_the_only_durable_member_goes_to_others_when_that_is_gone() {
+    check(
+        "
+        a > CONNECT a expiry=100 => CONNACK
+        a > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
+        a cut
+        b > CONNECT b clean => CONNACK
+        b > SUBSCRIBE 1 $share/g/t|q2 => SUBACK 1 02
+        p > CONNECT p clean => CONNACK
+        # Exactly once is a matter of durable members, as long as there are some.
+        p > PUBLISH t 1 q2 #1 => PUBREC 1
+        p > PUBREL 1 => PUBCOMP 1
+        wait 99s
+        wait 4s
+        b < PUBLISH t 1 q2 #1
+    ",
+    );
+}
+
+#[test]
 fn who_leaves_a_group_keeps_what_it_was_given() {
     //= mqtt5#[MQTT-3.10.4-3] type=test
     check(

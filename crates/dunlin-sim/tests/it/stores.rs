@@ -181,7 +181,7 @@ impl Run {
         self.connect();
     }
 
-    fn calm(&mut self) {
+    fn calm(&mut self, chaos: Chaos) {
         for store in 0..self.stores {
             self.disk(store).fault = Fault::None;
             revive(&mut self.world, store);
@@ -197,6 +197,12 @@ impl Run {
         self.pass(Duration::from_secs(10));
         let ready = (0..self.stores).all(|store| is_store_ready(&self.world, store));
         assert!(ready, "a home does not come up");
+        // All are there and have acknowledged what came: nothing waits for a restart, or
+        // for the next publish. A broken disk may have refused to remove it.
+        for store in 0..self.stores {
+            let waits = self.disk(store).stored_messages();
+            assert!(waits == 0 || chaos.full_disk, "{waits} wait");
+        }
     }
 
     fn check(&self, chaos: Chaos) {
@@ -337,7 +343,7 @@ fn play((homes, per_store): (u16, u16), seed: u64, chaos: Chaos) -> u64 {
         let pause = run.chance.below(8_000);
         run.pass(Duration::from_micros(pause));
     }
-    run.calm();
+    run.calm(chaos);
     run.check(chaos);
     run.clear();
     run.world.trace()

@@ -174,6 +174,38 @@ fn what_no_edge_has_room_for_waits_until_one_has() {
     }
 }
 
+/// No other node has a member that could be asked instead.
+#[test]
+fn what_the_only_edge_with_members_has_no_room_for_waits_for_it() {
+    for seed in 0..6 {
+        let mut setup = setup(seed);
+        setup.config.sessions.queue_messages_max = 2;
+        let mut world = begin(setup);
+        let share = [("$share/g/t", QoS::AtLeastOnce)];
+        let mut peers = vec![
+            peer_at(HOME, "publisher", 0, &[]),
+            peer_at(EDGES[0], "m1", 0, &share),
+        ];
+        peers.iter_mut().for_each(|peer| peer.connect(&mut world));
+        pass(&mut world, &mut peers);
+        let stalled = peers[1].conn().expect("connected");
+        world.stall(stalled, true);
+        for at in 0..60 {
+            peers[0].publish(&mut world, "t", format!("{at}"), QoS::AtLeastOnce);
+        }
+        pass(&mut world, &mut peers);
+        assert_eq!(acknowledged(&peers[0]).len(), 60, "seed {seed}");
+        assert!(world.is_quiet(), "nothing goes to and fro, seed {seed}");
+        world.stall(stalled, false);
+        run(&mut world, &mut peers, Duration::from_secs(30));
+        let got = payloads(&peers[1]).into_iter();
+        let mut got: Vec<u32> = got.filter_map(|payload| payload.parse().ok()).collect();
+        got.sort_unstable();
+        assert_eq!(got, (0..60).collect::<Vec<u32>>(), "seed {seed}");
+        check_quiet(&world);
+    }
+}
+
 /// The session of a member ends before what it is to get is stored: a member at an edge gets
 /// that, and with its acknowledgement it leaves the queue of the group.
 #[test]
