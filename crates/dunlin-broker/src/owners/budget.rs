@@ -17,6 +17,9 @@ use crate::owners::holders::Holders;
 /// The part of a limit that is left to clients that have taken little.
 const LEFT: usize = 8;
 
+/// What a session takes in tables besides its own struct.
+pub(crate) const TABLES_BYTES: usize = 512;
+
 /// What has not been reported is at most this part of a limit, all shards together.
 const GRAIN: usize = 1024;
 
@@ -143,10 +146,32 @@ impl Budget {
     }
 
     /// A client's fair share of what is left when a part is used up.
+    ///
+    /// Clients that came while they were fewer may have had larger shares, so that all of
+    /// them together may have more than what was left. Beyond the limit a share is
+    /// therefore as much smaller as the shares of all can be together at most.
     const fn fair_share(&self, part: Part) -> usize {
         let sessions = self.here.sessions.saturating_add(self.others.sessions);
         let sessions = if sessions == 0 { 1 } else { sessions };
-        self.limit(part) / LEFT / sessions
+        let share = self.limit(part) / LEFT / sessions;
+        match self.used(part) <= self.limit(part) {
+            true => share,
+            false => share / self.shares_max(),
+        }
+    }
+
+    /// At least the sum of 1/n for each session that there may be, if the n-th comes while
+    /// there are n: of the first all, of the next two at most a half each, and so on.
+    const fn shares_max(&self) -> usize {
+        let by_bytes = self.limit(Part::Sessions) / TABLES_BYTES;
+        let most = match by_bytes < self.memory.sessions_max {
+            true => by_bytes,
+            false => self.memory.sessions_max,
+        };
+        match most.checked_ilog2() {
+            Some(doublings) => doublings as usize + 1,
+            None => 1,
+        }
     }
 
     /// Unsent bytes at which a connection gets no more, if it is `limit` while
@@ -324,6 +349,30 @@ mod tests {
         budget.change(Part::Subscriptions, 0, 300);
         assert_eq!(budget.subscription_bytes_max(700), 700);
         assert_eq!(budget.subscription_bytes_max(10), 125);
+    }
+
+    /// Each takes all it gets, while there are as many as have come.
+    #[test]
+    fn clients_that_come_one_by_one_have_an_eighth_beyond_a_limit_at_most() {
+        const STEP: usize = 16;
+        let memory = Memory {
+            bytes: 1 << 24,
+            sessions_max: 1_000,
+            ..Memory::default()
+        };
+        let mut budget = Budget::new(memory, (1, 1), false);
+        let limit = budget.limit(Part::Unsent);
+        for number in 0..1_000 {
+            budget.count_session(true);
+            let mut held = 0;
+            while budget.has_room(Part::Unsent, STEP, held + STEP) {
+                budget.change(Part::Unsent, 0, STEP);
+                held += STEP;
+            }
+            assert!(held > 0, "client {number}");
+        }
+        let used = budget.used(Part::Unsent);
+        assert!(used <= limit + limit / LEFT + STEP, "{used} of {limit}");
     }
 
     #[test]

@@ -13,15 +13,12 @@ use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::{BusMessage, Event};
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::budget::Budget;
+use crate::owners::budget::{Budget, TABLES_BYTES};
 pub(crate) use crate::owners::common::{ConnWeight, Identity, Weight};
 use crate::owners::conn::Conn;
 use crate::owners::holders::{Charge, Holder};
 use crate::owners::session::Session;
 use crate::quotas::Subject;
-
-/// What a session takes in tables besides its own struct.
-const TABLES_BYTES: usize = 512;
 
 /// Messages of a durable session that stay in memory when it is short.
 const HELD_MIN: usize = 64;
