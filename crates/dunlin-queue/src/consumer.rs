@@ -253,6 +253,12 @@ impl<K: Key> Consumer<K> {
         !self.due.is_empty()
     }
 
+    /// Whether it has all that is to be sent again, and settles some of it later.
+    #[must_use]
+    pub fn awaits_outcomes(&self) -> bool {
+        !self.is_behind() && !self.is_empty()
+    }
+
     /// Whether a delivery that is not settled has this key.
     #[must_use]
     pub fn contains(&self, key: K) -> bool {
@@ -569,12 +575,18 @@ impl<K: Key> Consumer<K> {
     }
 
     /// Sequence numbers to load, at most `max` and for about `bytes_max`, but
-    /// at least one: of what is due again, else from the front of the queue.
+    /// at least one: of what is due again, else from the front of the queue; and
+    /// their bytes.
     #[must_use]
-    pub fn stored_at_front(&self, queue: &Queue, max: usize, bytes_max: usize) -> Vec<u64> {
+    pub fn stored_at_front(
+        &self,
+        queue: &Queue,
+        max: usize,
+        bytes_max: usize,
+    ) -> (Vec<u64>, usize) {
         let due = self.due.iter().filter_map(|key| self.delivery(*key));
         let due = first_stored(due.filter(|d| d.is_stored()), max, bytes_max);
-        match due.is_empty() {
+        match due.0.is_empty() {
             true => queue.stored_at_front(max, bytes_max),
             false => due,
         }

@@ -223,7 +223,7 @@ mod tests {
 
     /// Brings what has to be loaded.
     fn load(queue: &mut Queue) {
-        let seqs = queue.stored_at_front(7, usize::MAX);
+        let (seqs, _) = queue.stored_at_front(7, usize::MAX);
         assert!(!seqs.is_empty(), "something is asked for");
         let loaded = seqs.into_iter().map(|seq| (seq, Some(Arc::default())));
         queue.handle_loads(&loaded.collect::<Vec<_>>());

@@ -25,8 +25,8 @@ pub struct Queue {
     reserved_bytes: usize,
     /// How many deliveries were taken for the first time.
     turns: u64,
-    /// The store was asked for messages, of this queue or in flight.
-    loading: bool,
+    /// The store was asked for messages, of this queue or in flight, of so many bytes.
+    loading: Option<u32>,
 }
 
 /// What is out of line.
@@ -157,6 +157,19 @@ impl Queue {
         self.bytes + self.reserved_bytes
     }
 
+    /// Bytes of messages that come from the store.
+    #[must_use]
+    pub fn loading_bytes(&self) -> usize {
+        self.loading.unwrap_or_default() as usize
+    }
+
+    /// The store was asked for messages of so many bytes.
+    pub fn expect_loaded(&mut self, bytes: usize) {
+        if let Some(loading) = &mut self.loading {
+            *loading = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+    }
+
     /// Bytes of what is kept of messages that consumers have passed over, besides the
     /// messages.
     #[must_use]
@@ -214,9 +227,12 @@ impl Queue {
         let expired = delivery.is_expired(now);
         if delivery.is_stored() && (buries || !expired) {
             off.wanted = wanted;
-            return match core::mem::replace(&mut self.loading, true) {
+            return match self.loading.is_some() {
                 true => Ahead::Nothing,
-                false => Ahead::Load,
+                false => {
+                    self.loading = Some(0);
+                    Ahead::Load
+                }
             };
         }
         let (place, back) = match passed.filter(|_| is_passed) {
@@ -306,9 +322,9 @@ impl Queue {
     }
 
     /// Sequence numbers at the front that have to be loaded, at most `max` and
-    /// for about `bytes_max`, but at least one.
+    /// for about `bytes_max`, but at least one; and their bytes.
     #[must_use]
-    pub fn stored_at_front(&self, max: usize, bytes_max: usize) -> Vec<u64> {
+    pub fn stored_at_front(&self, max: usize, bytes_max: usize) -> (Vec<u64>, usize) {
         let off = self.off.as_ref().map(|off| (&off.passed, off.wanted));
         match off {
             Some((passed, Wanted::Passed(place))) => {
@@ -433,15 +449,19 @@ impl Queue {
     /// The store is asked for the messages that leave first: `false` if it was asked
     /// already.
     pub fn begin_loading(&mut self) -> bool {
-        if let Some(off) = self.off.as_mut().filter(|_| !self.loading) {
+        if self.loading.is_some() {
+            return false;
+        }
+        if let Some(off) = &mut self.off {
             off.wanted = Wanted::First;
         }
-        !core::mem::replace(&mut self.loading, true)
+        self.loading = Some(0);
+        true
     }
 
     /// The store has answered.
     pub const fn end_loading(&mut self) {
-        self.loading = false;
+        self.loading = None;
     }
 }
 
@@ -450,20 +470,20 @@ pub(crate) fn first_stored<'a>(
     deliveries: impl Iterator<Item = &'a Delivery>,
     max: usize,
     bytes_max: usize,
-) -> Vec<u64> {
-    let mut seqs = Vec::new();
-    let mut bytes = 0;
+) -> (Vec<u64>, usize) {
+    let (mut seqs, mut bytes) = (Vec::new(), 0);
     for delivery in deliveries.take(max) {
         let (Content::Stored { cost, .. }, Some(seq)) = (&delivery.content, delivery.seq) else {
             break;
         };
-        bytes += *cost as usize;
-        if bytes > bytes_max && !seqs.is_empty() {
+        let more = bytes + *cost as usize;
+        if more > bytes_max && !seqs.is_empty() {
             break;
         }
+        bytes = more;
         seqs.push(seq);
     }
-    seqs
+    (seqs, bytes)
 }
 
 #[cfg(test)]
@@ -531,10 +551,10 @@ mod tests {
             queue.push(delivery(seq, 0));
         }
         assert!(queue.shed(1) > 0);
-        assert_eq!(queue.stored_at_front(10, usize::MAX), []);
+        assert_eq!(queue.stored_at_front(10, usize::MAX).0, []);
         queue.take();
-        assert_eq!(queue.stored_at_front(10, usize::MAX), [1, 2]);
-        assert_eq!(queue.stored_at_front(10, 1), [1], "at least one");
+        assert_eq!(queue.stored_at_front(10, usize::MAX).0, [1, 2]);
+        assert_eq!(queue.stored_at_front(10, 1).0, [1], "at least one");
         let message = Arc::new(Message::default());
         queue.handle_loaded(1, None);
         queue.handle_loaded(2, Some(&message));

@@ -21,7 +21,8 @@ use crate::io::Output;
 use crate::messages::source::Source;
 use crate::messages::walk;
 use crate::owners::routing::Hit;
-use crate::owners::{Later, Owners};
+use crate::owners::session::Session;
+use crate::owners::{Later, Owners, weigh};
 use crate::translate;
 
 /// Messages loaded from the store at a time, and what they may cost together.
@@ -137,12 +138,9 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
             }
             // It came through a group, which has it in the store.
             Some(Next::Load) => {
-                let consumer = &session.consumer;
-                let seqs = consumer.stored_at_front(&session.queue, LOAD_MAX, LOAD_BYTES_MAX);
-                let seqs = seqs.into_iter().map(Seq).collect();
-                let session = session.reference(s);
-                let request = own.commits.load(session, seqs);
-                own.outbox.push(Output::Store(request));
+                if !load(own, s) {
+                    return;
+                }
             }
             // The store keeps no keys of deliveries here.
             Some(Next::Settle { .. } | Next::Store { .. }) => {}
@@ -154,6 +152,29 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
             }
         }
     }
+}
+
+/// Has the store give the messages that are next; `false`: not now.
+fn load(own: &mut Owners, s: SessionIdx) -> bool {
+    let session = own.sessions.get(s).and_then(Session::amqp);
+    let awaits = session.is_some_and(|session| session.consumer.awaits_outcomes());
+    let max = weigh::loads_max(own, s, awaits, (LOAD_MAX, LOAD_BYTES_MAX));
+    let Some(session) = own.sessions.amqp_mut(s) else {
+        return false;
+    };
+    let (queue, consumer) = (&mut session.queue, &session.consumer);
+    let Some((messages_max, bytes_max)) = max else {
+        queue.end_loading();
+        return false;
+    };
+    let (seqs, bytes) = consumer.stored_at_front(queue, messages_max, bytes_max);
+    queue.expect_loaded(bytes);
+    let seqs = seqs.into_iter().map(Seq).collect();
+    let session = session.reference(s);
+    let request = own.commits.load(session, seqs);
+    own.outbox.push(Output::Store(request));
+    weigh::weigh_own(own, s);
+    true
 }
 
 /// As [`deliver_once`], in the middle of sending.

@@ -629,7 +629,8 @@ impl SessionKind for AmqpLink {
     fn held_bytes(&self) -> usize {
         let handed = self.taking().map_or(0, |taking| taking.bytes);
         let posted = self.coordinator().map_or(0, |it| it.bytes);
-        self.queue.expected_bytes() + self.consumer.bytes() + handed + posted
+        let queue = self.queue.expected_bytes() + self.queue.loading_bytes();
+        queue + self.consumer.bytes() + handed + posted
     }
 
     fn kept_bytes(&self) -> usize {

@@ -50,12 +50,13 @@ fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option
     if let Some(entry) = own.sessions.resolve_mut(session) {
         entry.handle_loaded(messages);
         let is_node = entry.node().is_some();
-        if !messages.is_empty() {
-            if is_node {
-                nodes::bury_stranded(own, session.at);
-            }
-            receivers::pump(own, session.at);
+        if messages.is_empty() {
+            return own.weigh_queue(session.at);
         }
+        if is_node {
+            nodes::bury_stranded(own, session.at);
+        }
+        receivers::pump(own, session.at);
     }
 }
 

@@ -21,6 +21,7 @@ use crate::mqtt::{encode, send};
 use crate::owners::Owners;
 use crate::owners::budget::Budget;
 use crate::owners::routing::Hit;
+use crate::owners::weigh;
 use crate::translate;
 
 /// Messages loaded from the store at a time, and what they may cost together.
@@ -84,7 +85,9 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
             }
             continue;
         };
-        handle_outgoing(own, s, c, outgoing);
+        if !handle_outgoing(own, s, c, outgoing) {
+            return;
+        }
     }
 }
 
@@ -152,9 +155,10 @@ pub(crate) fn send_at_once(
     true
 }
 
-fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing) {
+/// `false`: nothing more now.
+fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing) -> bool {
     let Some(session) = own.sessions.mqtt_mut(s) else {
-        return;
+        return false;
     };
     let key = session.key;
     match outgoing {
@@ -172,22 +176,37 @@ fn handle_outgoing(own: &mut Owners, s: SessionIdx, c: usize, outgoing: Outgoing
         } => {
             store_outgoing(own, SessionRef { key, at: s }, packet_id, Seq(seq));
         }
-        Outgoing::Load => {
-            let seqs = session
-                .mqtt
-                .outbound
-                .stored_at_front(LOAD_MAX, LOAD_BYTES_MAX);
-            let seqs = seqs.into_iter().map(Seq).collect();
-            let session = SessionRef { key, at: s };
-            let request = own.commits.load(session, seqs);
-            own.outbox.push(Output::Store(request));
-        }
+        Outgoing::Load => return load(own, s),
         //= mqtt5#[MQTT-3.3.2-5]
         Outgoing::Expired(delivery) => {
             own.stats.messages_expired += 1;
             own.dequeue(key, delivery.seq);
         }
     }
+    true
+}
+
+/// Has the store give the messages that are next; `false`: not now.
+fn load(own: &mut Owners, s: SessionIdx) -> bool {
+    let session = own.sessions.mqtt(s);
+    let awaits = session.is_some_and(|session| session.mqtt.outbound.awaits_outcomes());
+    let max = weigh::loads_max(own, s, awaits, (LOAD_MAX, LOAD_BYTES_MAX));
+    let Some(session) = own.sessions.mqtt_mut(s) else {
+        return false;
+    };
+    let outbound = &mut session.mqtt.outbound;
+    let Some((messages_max, bytes_max)) = max else {
+        outbound.queue.end_loading();
+        return false;
+    };
+    let (seqs, bytes) = outbound.stored_at_front(messages_max, bytes_max);
+    outbound.queue.expect_loaded(bytes);
+    let seqs = seqs.into_iter().map(Seq).collect();
+    let session = session.reference(s);
+    let request = own.commits.load(session, seqs);
+    own.outbox.push(Output::Store(request));
+    weigh::weigh_own(own, s);
+    true
 }
 
 /// Has the store know the identifier of a QoS 2 message; it leaves then. From then on

@@ -210,11 +210,17 @@ pub(crate) fn restore(node: &mut Node, keep: Keep, had: Vec<(u32, Delivery)>) ->
     at
 }
 
-/// Messages that have to be loaded: those aside, else for a link.
-pub(crate) fn stored_at_front(node: &Node, at: usize, max: usize, bytes_max: usize) -> Vec<u64> {
+/// Messages that have to be loaded, those aside, else for a link; and the bytes of those
+/// for a link.
+pub(crate) fn stored_at_front(
+    node: &Node,
+    at: usize,
+    max: usize,
+    bytes_max: usize,
+) -> (Vec<u64>, usize) {
     let aside = node.aside.stored(max, bytes_max);
     if !aside.is_empty() {
-        return aside;
+        return (aside, 0);
     }
     let end = node.ends.get(at);
     let seqs = end.map(|end| end.consumer.stored_at_front(&node.queue, max, bytes_max));

@@ -140,6 +140,11 @@ impl Budget {
         self.limit(part) - self.limit(part) / LEFT
     }
 
+    /// Bytes that are left of that.
+    pub(crate) const fn common_room(&self, part: Part) -> usize {
+        self.common(part).saturating_sub(self.used(part))
+    }
+
     /// Whether `then` bytes of a part are a client's fair share of what is left.
     pub(crate) const fn is_fair(&self, part: Part, then: usize) -> bool {
         then <= self.fair_share(part)
@@ -193,8 +198,7 @@ impl Budget {
     /// Bytes that the subscriptions of a session may have which have `now`.
     pub(crate) fn subscription_bytes_max(&self, now: usize) -> usize {
         let part = Part::Subscriptions;
-        let common = self.common(part).saturating_sub(self.used(part));
-        let more = now.saturating_add(common);
+        let more = now.saturating_add(self.common_room(part));
         let shared = more.max(self.fair_share(part));
         shared.min(self.memory.subscription_bytes_max)
     }

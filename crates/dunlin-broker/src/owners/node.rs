@@ -457,7 +457,8 @@ impl SessionKind for Node {
     }
 
     fn held_bytes(&self) -> usize {
-        let held = self.queue.expected_bytes() + self.taken.bytes;
+        let queue = self.queue.expected_bytes() + self.queue.loading_bytes();
+        let held = queue + self.taken.bytes;
         held + self.aside.bytes() + self.delayed.bytes() + self.place_bytes()
     }
 

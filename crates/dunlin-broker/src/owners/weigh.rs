@@ -291,7 +291,7 @@ impl Owners {
         let mut places = 0;
         for (_, session) in self.sessions.iter() {
             session.visit_held(&mut look);
-            places += session.place_bytes();
+            places += session.place_bytes() + session.queue().loading_bytes();
         }
         self.routing.loans.held().for_each(&mut look);
         let posts = &self.commits.posts;
@@ -387,4 +387,31 @@ impl Owners {
             self.outbox.event(Event::MemoryFull(part));
         }
     }
+}
+
+/// As [`Owners::weigh_queue`], when what came into the queue is in no other, though
+/// further copies of a message go to queues now.
+pub(crate) fn weigh_own(own: &mut Owners, s: SessionIdx) {
+    let copies = own.budget.are_copies();
+    own.budget.set_copies(false);
+    own.weigh_queue(s);
+    own.budget.set_copies(copies);
+}
+
+/// Messages that a session may have loaded from the store at a time, and their bytes,
+/// if they are at most so many while there is memory. Without, it is one; and none if
+/// the session has more than a fair share and `awaits` outcomes, of which the next
+/// lets it go on.
+pub(crate) fn loads_max(
+    own: &mut Owners,
+    s: SessionIdx,
+    awaits: bool,
+    (messages, bytes): (usize, usize),
+) -> Option<(usize, usize)> {
+    own.weigh_queue(s);
+    own.budget.look();
+    if own.has_memory(0) {
+        return Some((messages, bytes.min(own.budget.common_room(Part::Queued))));
+    }
+    (!awaits || own.holds_little(s, 0)).then_some((1, 0))
 }

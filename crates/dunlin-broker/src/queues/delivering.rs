@@ -19,7 +19,7 @@ use crate::owners::pending::Acquired;
 use crate::owners::room::Room;
 use crate::owners::routing::Hit;
 use crate::owners::timers::Timer;
-use crate::owners::{Owners, away};
+use crate::owners::{Owners, away, weigh};
 use crate::queues::calls::{Call, Death};
 use crate::queues::keeping;
 use crate::queues::options::Overflow;
@@ -250,18 +250,18 @@ fn record(own: &mut Owners, s: SessionIdx, at: usize, key: u32) {
 }
 
 fn load(own: &mut Owners, s: SessionIdx, at: usize) {
-    let messages_max = match own.has_memory(0) {
-        true => LOAD_MAX,
-        false => 1,
-    };
+    let max = weigh::loads_max(own, s, false, (LOAD_MAX, LOAD_BYTES_MAX));
+    let (messages_max, bytes_max) = max.unwrap_or((1, 0));
     let Some(node) = own.sessions.node_mut(s) else {
         return;
     };
-    let seqs = away::stored_at_front(node, at, messages_max, LOAD_BYTES_MAX);
+    let (seqs, bytes) = away::stored_at_front(node, at, messages_max, bytes_max);
+    node.queue.expect_loaded(bytes);
     let seqs = seqs.into_iter().map(Seq).collect();
     let node = node.reference(s);
     let request = own.commits.load(node, seqs);
     own.outbox.push(Output::Store(request));
+    weigh::weigh_own(own, s);
 }
 
 /// Consumers that want what there is hear that there is no more.

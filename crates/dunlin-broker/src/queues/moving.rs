@@ -150,7 +150,7 @@ pub(crate) fn load(own: &mut Owners, s: SessionIdx, limit: usize) {
     if !node.queue.begin_loading() {
         return;
     }
-    let seqs = node.queue.stored_at_front(messages_max, STEP_BYTES_MAX);
+    let (seqs, _) = node.queue.stored_at_front(messages_max, STEP_BYTES_MAX);
     if seqs.is_empty() {
         return node.queue.end_loading();
     }

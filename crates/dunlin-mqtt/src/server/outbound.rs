@@ -87,10 +87,11 @@ impl Outbound {
     }
 
     /// Bytes of messages held in memory, those in flight and those for which room is
-    /// kept included.
+    /// kept included, and those that come from the store.
     #[must_use]
-    pub const fn held_bytes(&self) -> usize {
-        self.queue.expected_bytes() + self.consumer.bytes()
+    pub fn held_bytes(&self) -> usize {
+        let queue = &self.queue;
+        queue.expected_bytes() + queue.loading_bytes() + self.consumer.bytes()
     }
 
     /// These messages.
@@ -107,6 +108,12 @@ impl Outbound {
     #[must_use]
     pub const fn inflight(&self) -> usize {
         self.consumer.len()
+    }
+
+    /// Whether messages are in flight, and none of them has to be sent again.
+    #[must_use]
+    pub fn awaits_outcomes(&self) -> bool {
+        self.consumer.awaits_outcomes()
     }
 
     /// Whether nothing waits and nothing is in flight.
@@ -223,9 +230,9 @@ impl Outbound {
 
     /// Sequence numbers to load, at most `max` and for about `bytes_max`, but
     /// at least one: of what is in flight and due again, else from the front
-    /// of the queue.
+    /// of the queue; and their bytes.
     #[must_use]
-    pub fn stored_at_front(&self, max: usize, bytes_max: usize) -> Vec<u64> {
+    pub fn stored_at_front(&self, max: usize, bytes_max: usize) -> (Vec<u64>, usize) {
         self.consumer.stored_at_front(&self.queue, max, bytes_max)
     }
 

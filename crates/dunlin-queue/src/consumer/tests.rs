@@ -272,7 +272,7 @@ fn what_is_restored_is_sent_again_and_loaded_first() {
     assert!(matches!(to.poll(9), Some(Next::Load)));
     assert!(to.poll(9).is_none(), "one load at a time");
     assert_eq!(
-        to.consumer.stored_at_front(&to.queue, 10, usize::MAX),
+        to.consumer.stored_at_front(&to.queue, 10, usize::MAX).0,
         [5],
         "before the queue"
     );
@@ -307,7 +307,7 @@ fn shed_messages_are_loaded_when_their_turn_comes() {
     assert_eq!(to.sent(10), Some((1, false)));
     assert!(matches!(to.poll(10), Some(Next::Load)));
     assert!(to.poll(10).is_none(), "one load at a time");
-    let asked = to.consumer.stored_at_front(&to.queue, 10, usize::MAX);
+    let (asked, _) = to.consumer.stored_at_front(&to.queue, 10, usize::MAX);
     assert_eq!(asked, [1, 2]);
     let message = Arc::new(Message::default());
     let loaded = [(1, None), (2, Some(message))];

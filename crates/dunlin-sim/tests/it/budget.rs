@@ -319,6 +319,54 @@ fn queues_of_durable_sessions_go_to_the_store_when_memory_is_short() {
     }
 }
 
+/// What waits in queues is within its limit.
+fn check_queued(script: &Script, what: &str) {
+    let (used, limit) = used(script, Part::Queued);
+    assert!(used <= limit, "{what}: {used} of {limit}");
+    assert_eq!(script.world.census().miscounted_bytes, 0, "{what}");
+}
+
+/// Clients acknowledge what comes, by turns, so that what goes out has its own part of the
+/// memory, until nothing comes; how much each got.
+fn take_all(script: &mut Script, clients: usize) -> Vec<usize> {
+    let mut got = vec![0; clients];
+    let mut idle = 0;
+    while idle < 20 {
+        idle += 1;
+        for (client, got) in got.iter_mut().enumerate() {
+            let name = format!("a{client}");
+            while let Some(line) = script.pop(&name) {
+                let id = line.split(' ').find_map(|word| word.strip_prefix('#'));
+                if let Some(id) = id {
+                    script.send_line(&name, &format!("PUBACK {id}"));
+                    (*got, idle) = (*got + 1, 0);
+                }
+            }
+            script.run_for(Duration::from_millis(20));
+            check_queued(script, "acknowledging");
+        }
+    }
+    got
+}
+
+#[test]
+fn what_is_loaded_from_the_store_shares_what_there_is_for_queues() {
+    const CLIENTS: usize = 4;
+    for shards in [1, 2] {
+        let mut script = small(shards, 8192, |_| {});
+        // 1.5 MiB for queues; three times as much waits.
+        assert_eq!(leave_queues(&mut script, CLIENTS, 300, "t/N"), 0);
+        for client in 0..CLIENTS {
+            let name = format!("a{client}");
+            script.send_line(&name, &format!("CONNECT {name} expiry=100"));
+            script.settle();
+            check_queued(&script, &name);
+        }
+        assert_eq!(take_all(&mut script, CLIENTS), [300; CLIENTS]);
+        serve(&mut script, "loads");
+    }
+}
+
 #[test]
 fn a_message_for_many_sessions_counts_once() {
     for shards in [1, 2] {
