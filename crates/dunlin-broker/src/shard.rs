@@ -21,11 +21,12 @@ use crate::front;
 use crate::ids::ConnIdx;
 use crate::io::{BusMessage, Event, Input, Output};
 use crate::memory::Part;
-use crate::messages::{loans, posts, settle, shared, stored, taking, throttle};
+use crate::messages::{loans, posts, settle, shared, stored, taking, throttle, walk};
 use crate::owners::stores::RestoreError;
 use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::queues::{dead, dispatch, making, moving, restoring, retiring, termini};
+use crate::receivers;
 use crate::reports::census::{self, Census};
 use crate::reports::{audit, events, mosquitto, sys};
 use crate::sessions::{restore, rules};
@@ -191,6 +192,13 @@ impl Shard {
                 }
                 Timer::Retry => stored::retry(own),
                 Timer::Loans => loans::try_kept(own),
+                Timer::Walks => {
+                    for session in walk::take_waiting(own) {
+                        if let Some(s) = own.sessions.resolve(session) {
+                            receivers::pump(own, s);
+                        }
+                    }
+                }
                 Timer::Release(conn) => {
                     if let Some(c) = own.conns.find(conn) {
                         throttle::release(own, c);

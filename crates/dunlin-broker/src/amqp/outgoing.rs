@@ -19,7 +19,7 @@ use crate::amqp::state::{AmqpLink, End};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
 use crate::messages::source::Source;
-use crate::messages::walk;
+use crate::messages::walk::{self, Once};
 use crate::owners::routing::Hit;
 use crate::owners::session::Session;
 use crate::owners::{Later, Owners, weigh};
@@ -28,6 +28,12 @@ use crate::translate;
 /// Messages loaded from the store at a time, and what they may cost together.
 const LOAD_MAX: usize = 256;
 const LOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Retained messages that are delivered at most once wait for credit.
+const ONCE: Once = Once {
+    deliver: queue_once,
+    queues: true,
+};
 
 /// How a message is delivered that its publisher does not wait for. AMQP has a
 /// word for whether it is kept (`durable`) and another for whether its delivery is
@@ -145,7 +151,7 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
             // The store keeps no keys of deliveries here.
             Some(Next::Settle { .. } | Next::Store { .. }) => {}
             None => {
-                if credit > 0 && walk::walk_retained(own, s, queue_once) {
+                if credit > 0 && walk::walk_retained(own, s, &ONCE) {
                     continue;
                 }
                 return drain(own, c, s);

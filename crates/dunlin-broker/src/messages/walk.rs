@@ -2,8 +2,10 @@
 //! drains.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
 
-use dunlin_base::{Message, QoS};
+use dunlin_base::{Message, QoS, Text};
 use dunlin_queue::{Content, Delivery, Identifiers};
 use dunlin_store::{Seq, StoreOp, Target};
 
@@ -13,6 +15,8 @@ use crate::messages::source::Source;
 use crate::owners::Owners;
 use crate::owners::pending::{Due, Pending, PendingPublish};
 use crate::owners::routing::{Hit, Subscribed};
+use crate::owners::timers::Timer;
+use crate::owners::weigh;
 
 /// Queued messages of a session below which the next page of retained messages
 /// is taken.
@@ -21,12 +25,25 @@ const QUEUE_LOW: usize = 128;
 /// Bytes of them, likewise.
 const QUEUE_LOW_BYTES: usize = 1 << 20;
 
+/// Time until walks that wait for memory look for it again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// How a session gets a message at most once.
-pub(crate) type DeliverOnce = fn(&mut Owners, &mut Source<'_>, &Hit, bool);
+pub(crate) struct Once {
+    pub(crate) deliver: fn(&mut Owners, &mut Source<'_>, &Hit, bool),
+    /// By way of its queue.
+    pub(crate) queues: bool,
+}
 
 /// Takes one page of retained messages for the session's new subscriptions.
 /// `false` when there is nothing to take now.
-pub(crate) fn walk_retained(own: &mut Owners, s: SessionIdx, once: DeliverOnce) -> bool {
+pub(crate) fn walk_retained(own: &mut Owners, s: SessionIdx, once: &Once) -> bool {
+    let session = own.sessions.get(s);
+    if session.is_none_or(|session| session.walks.len() == 0) {
+        return false;
+    }
+    // Its queue has changed since it was weighed.
+    own.weigh_queue(s);
     let short = !own.has_memory(0);
     let Some(session) = own.sessions.get_mut(s) else {
         return false;
@@ -39,22 +56,69 @@ pub(crate) fn walk_retained(own: &mut Owners, s: SessionIdx, once: DeliverOnce) 
     if !session.queue().has_room(1, 0, low, QUEUE_LOW_BYTES) {
         return false;
     }
-    let Some((filter, after)) = session.walks.take() else {
+    let Some((filter, mut after)) = session.walks.take() else {
         return false;
     };
     let Some(subscription) = session.subscription(&filter) else {
         return true;
     };
+    let qos_max = Hit::new(s, &subscription, None).qos();
     let (page, next) = own.routing.retained.page(&filter, after.as_deref(), max);
+    let mut taken = false;
     for message in page {
+        let queued = once.queues || message.qos.min(qos_max) > QoS::AtMostOnce;
+        if queued && !weigh::may_take(own, s, message.cost()) {
+            wait_for_memory(own, s, filter, after);
+            return taken;
+        }
+        after = Some(message.topic.clone());
         deliver_retained(own, s, &subscription, message, once);
+        // The next one is weighed against what there is with this one.
+        weigh::weigh_own(own, s);
+        taken = true;
     }
     if let Some(next) = next
         && let Some(session) = own.sessions.get_mut(s)
     {
-        session.walks.put_back(filter, next);
+        session.walks.put_back(filter, Some(next));
     }
     true
+}
+
+/// A walk goes on later, after this topic.
+fn wait_for_memory(own: &mut Owners, s: SessionIdx, filter: Text, after: Option<Text>) {
+    let sessions = own.sessions.len();
+    let Some(session) = own.sessions.get_mut(s) else {
+        return;
+    };
+    session.walks.put_back(filter, after);
+    if session.walks.begin_waiting() {
+        let session = session.reference(s);
+        let all = &own.sessions;
+        let is_there = |session| all.resolve(session).is_some();
+        own.budget.walks.push(session, sessions, is_there);
+    }
+    remind(own);
+}
+
+fn remind(own: &mut Owners) {
+    if own.budget.walks.remind() {
+        own.timers.set(own.now + LOOK_AGAIN, Timer::Walks);
+    }
+}
+
+/// Takes sessions whose walks have waited for memory and go on, if there is some.
+pub(crate) fn take_waiting(own: &mut Owners) -> Vec<SessionRef> {
+    let waiting = own.budget.walks.take();
+    for session in &waiting {
+        if let Some(s) = own.sessions.resolve(*session)
+            && let Some(session) = own.sessions.get_mut(s)
+        {
+            session.walks.end_waiting();
+        }
+    }
+    remind(own);
+    waiting
 }
 
 fn deliver_retained(
@@ -62,7 +126,7 @@ fn deliver_retained(
     s: SessionIdx,
     subscription: &Subscribed,
     message: Arc<Message>,
-    once: DeliverOnce,
+    once: &Once,
 ) {
     if message.is_expired(own.now) || !own.may(s, Action::Receive, &message.topic) {
         return;
@@ -78,7 +142,7 @@ fn deliver_retained(
     if qos == QoS::AtMostOnce {
         let hit = Hit { options: 0, ..hit };
         let mut source = Source::of(&message, own.now);
-        return once(own, &mut source, &hit, retain);
+        return (once.deliver)(own, &mut source, &hit, retain);
     }
     let (seq, level) = (own.commits.seq(), own.config.level(&message.topic));
     let Some(session) = own.sessions.get_mut(s) else {

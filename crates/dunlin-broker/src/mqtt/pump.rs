@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::Output;
 use crate::messages::source::Source;
-use crate::messages::walk;
+use crate::messages::walk::{self, Once};
 use crate::mqtt::conn::Phase;
 use crate::mqtt::waiting::MqttPending;
 use crate::mqtt::{encode, send};
@@ -30,6 +30,12 @@ const LOAD_BYTES_MAX: usize = 1 << 20;
 
 /// Queued messages of a session that are passed over because of their streams.
 const ASIDE_MAX: usize = 1024;
+
+/// Retained messages with QoS 0 go to the transport.
+const ONCE: Once = Once {
+    deliver: encode::deliver_qos0,
+    queues: false,
+};
 
 /// Passes over the next message of a session if its stream takes nothing;
 /// `None`: it may go. `Some(false)`: too many are waiting.
@@ -80,7 +86,7 @@ fn send_waiting(own: &mut Owners, s: SessionIdx) {
         };
         let Some(outgoing) = session.mqtt.outbound.poll(own.now, window) else {
             session.recheck &= !session.mqtt.outbound.is_idle();
-            if !walk::walk_retained(own, s, encode::deliver_qos0) {
+            if !walk::walk_retained(own, s, &ONCE) {
                 return;
             }
             continue;

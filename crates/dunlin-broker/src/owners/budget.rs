@@ -13,6 +13,7 @@ use dunlin_base::Instant;
 use crate::memory::{Kept, Memory, Part, Parts};
 use crate::owners::end::ScanBudget;
 use crate::owners::holders::Holders;
+use crate::owners::walks::Waiting;
 
 /// The part of a limit that is left to clients that have taken little.
 const LEFT: usize = 8;
@@ -47,6 +48,8 @@ pub(crate) struct Budget {
     full_holder: Option<Instant>,
     pub(crate) holders: Holders,
     pub(crate) scan: ScanBudget,
+    /// Whose walks go on when there is memory for queues.
+    pub(crate) walks: Waiting,
 }
 
 /// Messages in queues. One that waits for several sessions is in memory once,
@@ -87,6 +90,7 @@ impl Budget {
             full_holder: None,
             holders: Holders::new(&memory, members, counts_sessions),
             scan: ScanBudget::default(),
+            walks: Waiting::default(),
             memory,
         }
     }

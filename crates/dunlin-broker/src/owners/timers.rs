@@ -33,6 +33,8 @@ pub(crate) enum Timer {
     Retry,
     /// Messages that no member of a group had room for.
     Loans,
+    /// Walks over retained messages that wait for memory.
+    Walks,
 }
 
 /// For when the reminder of a connection or session is set.

@@ -398,6 +398,23 @@ pub(crate) fn weigh_own(own: &mut Owners, s: SessionIdx) {
     own.budget.set_copies(copies);
 }
 
+/// Whether a session may take a message of so many bytes that can wait where it is.
+/// Where there is no memory, one that holds nothing may, as long as all together are
+/// within the limit, so that each goes on message by message.
+pub(crate) fn may_take(own: &mut Owners, s: SessionIdx, bytes: usize) -> bool {
+    // All that was taken in one turn of another shard may be new.
+    own.budget.look();
+    if own.full_holder(s).is_some() {
+        return false;
+    }
+    if own.has_memory(bytes) || own.holds_little(s, bytes) {
+        return true;
+    }
+    let session = own.sessions.get(s);
+    let held = session.map_or(0, Session::held_bytes);
+    held == 0 && bytes <= own.budget.room(Part::Queued)
+}
+
 /// Messages that a session may have loaded from the store at a time, and their bytes,
 /// if they are at most so many while there is memory. Without, it is one; and none if
 /// the session has more than a fair share and `awaits` outcomes, of which the next

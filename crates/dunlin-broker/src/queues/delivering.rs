@@ -11,7 +11,7 @@ use crate::access::Action;
 use crate::ids::SessionIdx;
 use crate::io::Output;
 use crate::messages::source::Source;
-use crate::messages::walk;
+use crate::messages::walk::{self, Once};
 use crate::owners::end::SCAN_PAUSE;
 use crate::owners::kind::SessionKind as _;
 use crate::owners::node::{Node, leaving};
@@ -29,6 +29,12 @@ use crate::translate;
 /// where memory is short.
 const LOAD_MAX: usize = 256;
 const LOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Retained messages that are not kept in the store wait in memory.
+const ONCE: Once = Once {
+    deliver: queue_once,
+    queues: true,
+};
 
 /// Hands over what may be handed over.
 pub(crate) fn pump(own: &mut Owners, s: SessionIdx) {
@@ -95,7 +101,7 @@ fn hand_over_waiting(own: &mut Owners, s: SessionIdx) {
             Some((_, Next::Settle { .. })) => {}
             None => {
                 let wanted = node.is_wanted();
-                if wanted && walk::walk_retained(own, s, queue_once) {
+                if wanted && walk::walk_retained(own, s, &ONCE) {
                     continue;
                 }
                 answer_drains(own, s);

@@ -319,6 +319,24 @@ fn queues_of_durable_sessions_go_to_the_store_when_memory_is_short() {
     }
 }
 
+/// Retained messages of each of so many clients, with budgets for 768 KiB of queues.
+fn retain(shards: u16, clients: usize, messages: usize) -> Script {
+    let mut script = small(shards, 4 << 10, |setup| {
+        setup.config.durable = false;
+        setup.config.memory.retained_bytes_max = Some(16 << 20);
+    });
+    for client in 0..clients {
+        for number in 0..messages {
+            let payload = "r".repeat(4000);
+            let line = format!("i > PUBLISH r{client}/{number} {payload} q1 #9 retain");
+            script.step(&line).expect("PUBLISH");
+            let answer = script.pop("i").expect("PUBACK");
+            assert_eq!(answer, "PUBACK 9 0x10");
+        }
+    }
+    script
+}
+
 /// What waits in queues is within its limit.
 fn check_queued(script: &Script, what: &str) {
     let (used, limit) = used(script, Part::Queued);
@@ -347,6 +365,102 @@ fn take_all(script: &mut Script, clients: usize) -> Vec<usize> {
         }
     }
     got
+}
+
+#[test]
+fn walks_over_retained_messages_share_what_there_is_for_queues() {
+    const CLIENTS: usize = 6;
+    for shards in [1, 2] {
+        let mut script = retain(shards, CLIENTS, 150);
+        for client in 0..CLIENTS {
+            let name = format!("a{client}");
+            let filter = format!("r{client}/#");
+            script.send_line(&name, &format!("CONNECT {name} clean"));
+            script.send_line(&name, &format!("SUBSCRIBE 1 {filter}|q1"));
+            script.settle();
+            check_queued(&script, &name);
+        }
+        let (queued, limit) = used(&script, Part::Queued);
+        assert!(queued > limit / 2, "{queued} of {limit}");
+        assert_eq!(take_all(&mut script, CLIENTS), [150; CLIENTS]);
+        serve(&mut script, "walks");
+    }
+}
+
+/// A link's credit is no bound.
+#[cfg(feature = "amqp")]
+#[test]
+fn walks_for_links_share_what_there_is_for_queues() {
+    use dunlin_amqp::codec::{
+        AnyTarget, Attach, Begin, DeliveryState, Disposition, Flow, Open, Performative, Role,
+        SerialNumber, Source, Target,
+    };
+    use dunlin_sim::frames::{HEADER, frame};
+
+    const CLIENTS: usize = 6;
+    for shards in [1, 2] {
+        let mut script = retain(shards, CLIENTS, 150);
+        let sent = |script: &Script| refused(script, |stats| stats.messages_sent_qos1);
+        let before = sent(&script);
+        for client in 0..CLIENTS {
+            let (name, address) = (format!("a{client}"), format!("r{client}/#"));
+            let begin = Begin {
+                incoming_window: 1 << 20,
+                outgoing_window: 1 << 20,
+                ..Begin::default()
+            };
+            let attach = Attach {
+                name: &name,
+                role: Role::Receiver,
+                source: Some(Source {
+                    address: Some(&address),
+                    ..Source::default()
+                }),
+                target: Some(AnyTarget::Target(Target::default())),
+                ..Attach::default()
+            };
+            let credit = Flow {
+                incoming_window: 1 << 20,
+                outgoing_window: 1 << 20,
+                handle: Some(0),
+                delivery_count: Some(SerialNumber(0)),
+                link_credit: Some(u32::MAX),
+                ..Flow::default()
+            };
+            let mut bytes = HEADER.to_vec();
+            for performative in [
+                Performative::Open(Open::default()),
+                Performative::Begin(begin),
+                Performative::Attach(attach),
+                Performative::Flow(credit),
+            ] {
+                bytes.extend(frame(0, &performative, b""));
+            }
+            script.send_bytes(&name, &bytes);
+            script.settle();
+            check_queued(&script, &name);
+        }
+        let (queued, limit) = used(&script, Part::Queued);
+        assert!(queued > limit / 2, "{queued} of {limit}");
+        assert!(sent(&script) - before < 300);
+        let accepted = Performative::Disposition(Disposition {
+            role: Role::Receiver,
+            first: SerialNumber(0),
+            last: Some(SerialNumber(10_000)),
+            settled: true,
+            state: Some(DeliveryState::ACCEPTED),
+            ..Disposition::default()
+        });
+        for _ in 0..200 {
+            for client in 0..CLIENTS {
+                script.send_bytes(&format!("a{client}"), &frame(0, &accepted, b""));
+                script.run_for(Duration::from_millis(20));
+                check_queued(&script, "accepting");
+            }
+        }
+        assert_eq!(sent(&script) - before, 6 * 150);
+        serve(&mut script, "walks for links");
+    }
 }
 
 #[test]
