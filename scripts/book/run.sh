@@ -8,15 +8,10 @@
 # itself, in one line, where there is none. Prints, last, `N passed, N failed, N skipped`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-skip() {
-    printf 'book: skipped: %s\n0 passed, 0 failed, 1 skipped\n' "$*"
-    exit 0
-}
-for program in unshare ip python3; do
-    command -v "$program" >/dev/null || skip "no $program"
-done
+. scripts/skip.sh
+need book unshare ip python3
 spaces=(--net --mount)
 [ "$(id -u)" -eq 0 ] || spaces+=(--user --map-root-user)
-unshare "${spaces[@]}" true 2>/dev/null || skip 'namespaces are not allowed here'
+unshare "${spaces[@]}" true 2>/dev/null || skip book 'namespaces are not allowed here'
 dunlin=$(realpath "${DUNLIN:-target/debug/dunlin}")
 exec python3 -B scripts/book/run.py "$dunlin" "${spaces[*]}" "$@"

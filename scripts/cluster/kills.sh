@@ -9,9 +9,6 @@
 # (default: that of scripts/setup-test.sh). --help lists the kinds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v python3 >/dev/null; then
-    echo 'cluster: skipped: no python3'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+need cluster python3
 exec python3 -B scripts/cluster/kills.py "$@"

@@ -11,9 +11,6 @@
 # it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v python3 >/dev/null; then
-    echo 'amqp-client: skipped: no python3'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+need amqp-client python3
 exec python3 -B scripts/interop/run_amqp_client.py "$@"

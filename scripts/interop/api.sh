@@ -11,9 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=target/venv/bin/python
-if ! "$python" -c 'import openapi_spec_validator, jsonschema' 2>/dev/null; then
-    echo 'api: skipped: no openapi-spec-validator'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+"$python" -c 'import openapi_spec_validator, jsonschema' 2>/dev/null ||
+    skip api 'no openapi-spec-validator'
 exec "$python" -B scripts/interop/run_api.py "${DUNLIN:-target/debug/dunlin}"

@@ -8,11 +8,6 @@
 # Without --all, over TCP and TLS only. DUNLIN names the binary, as for run.sh. What is not installed is skipped in words.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-for program in python3 mosquitto_sub openssl; do
-    if ! command -v "$program" >/dev/null; then
-        echo "interop: skipped: no $program"
-        echo '0 passed, 0 failed, 1 skipped'
-        exit 0
-    fi
-done
+. scripts/skip.sh
+need interop python3 mosquitto_sub openssl
 exec python3 -B scripts/interop/run_bridge.py "$@"

@@ -8,9 +8,6 @@
 # words; scripts/setup-test.sh installs it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v python3 >/dev/null; then
-    echo 'interop: skipped: no python3'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+need interop python3
 exec python3 -B scripts/interop/run_features.py "$@"

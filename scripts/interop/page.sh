@@ -11,13 +11,8 @@
 # words.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-for program in python3 openssl; do
-    if ! command -v "$program" >/dev/null; then
-        echo "page: skipped: no $program"
-        echo '0 passed, 0 failed, 1 skipped'
-        exit 0
-    fi
-done
+. scripts/skip.sh
+need page python3 openssl
 more=()
 book=
 for word in "$@"; do

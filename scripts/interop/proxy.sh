@@ -10,11 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 dunlin=$(realpath "${DUNLIN:-target/debug/dunlin}")
 haproxy=${HAPROXY:-$(command -v haproxy || command -v /usr/sbin/haproxy || true)}
-if [ -z "$haproxy" ]; then
-    echo 'proxy: skipped: no haproxy'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+[ -n "$haproxy" ] || skip proxy 'no haproxy'
 
 dir=$(mktemp -d)
 pids=()

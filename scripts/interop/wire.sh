@@ -10,9 +10,6 @@
 # words; scripts/setup-test.sh installs it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v python3 >/dev/null || ! command -v openssl >/dev/null; then
-    echo 'wire: skipped: no python3 or no openssl'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+need wire python3 openssl
 exec python3 -B scripts/interop/run_wire.py "$@"

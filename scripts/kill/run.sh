@@ -8,9 +8,6 @@
 # DUNLIN names the binary, as for scripts/interop/run.sh.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v python3 >/dev/null || ! command -v openssl >/dev/null; then
-    echo 'kill: skipped: no python3 or no openssl'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+need kill python3 openssl
 exec python3 -B scripts/kill/run.py "$@"

@@ -18,13 +18,8 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-for program in qemu-system-arm python3 openssl readelf; do
-    if ! command -v "$program" >/dev/null; then
-        echo "firmware: skipped: no $program"
-        echo '0 passed, 0 failed, 1 skipped'
-        exit 0
-    fi
-done
+. scripts/skip.sh
+need firmware qemu-system-arm python3 openssl readelf
 image=$(scripts/mcu/build.sh --no-default-features \
     --features "$provider,early-data,key-update,migration,resumption,retry$more")
 exec python3 -B scripts/mcu/scenarios.py "$image" "${options[@]}"

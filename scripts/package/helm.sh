@@ -9,14 +9,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 helm=${HELM:-helm}
-skip() {
-    printf 'helm: skipped: %s\n0 passed, 0 failed, 1 skipped\n' "$*"
-    exit 0
-}
-command -v "$helm" >/dev/null || skip 'no helm (go install helm.sh/helm/v3/cmd/helm@latest)'
+. scripts/skip.sh
+command -v "$helm" >/dev/null || skip helm 'no helm (go install helm.sh/helm/v3/cmd/helm@latest)'
 python=${PYTHON:-python3}
-"$python" -c 'import kubernetes_validate, yaml' 2>/dev/null || skip 'no Python package kubernetes-validate'
+"$python" -c 'import kubernetes_validate, yaml' 2>/dev/null || skip helm 'no Python package kubernetes-validate'
 dunlin=${DUNLIN:-target/debug/dunlin}
-command -v "$dunlin" >/dev/null || skip "no $dunlin"
+command -v "$dunlin" >/dev/null || skip helm "no $dunlin"
 "$helm" lint --strict packaging/helm/dunlin
 exec "$python" -B scripts/package/helm.py "$helm" "$dunlin"

@@ -9,9 +9,6 @@
 # skipped in words.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v python3 >/dev/null || ! command -v openssl >/dev/null; then
-    echo 'sink: skipped: no python3 or no openssl'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+need sink python3 openssl
 exec python3 -B scripts/sink/run.py "$@"

@@ -9,9 +9,6 @@
 # small file system in memory, which only root can mount.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-if ! command -v python3 >/dev/null || ! command -v openssl >/dev/null; then
-    echo 'soak: skipped: no python3 or no openssl'
-    echo '0 passed, 0 failed, 1 skipped'
-    exit 0
-fi
+. scripts/skip.sh
+need soak python3 openssl
 exec python3 -B scripts/soak/run.py "$@"
