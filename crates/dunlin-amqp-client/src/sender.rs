@@ -312,8 +312,4 @@ impl Future for Sending {
     }
 }
 
-impl fmt::Debug for Sending {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sending").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Sending);

@@ -15,6 +15,7 @@ extern crate alloc;
 
 pub mod limits;
 pub mod message;
+mod opaque;
 mod random;
 mod range;
 pub mod sendbuf;

@@ -24,11 +24,7 @@ pub(crate) struct Authority {
     prefix: String,
 }
 
-impl core::fmt::Debug for Authority {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Authority").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Authority);
 
 /// Who greets whom, as bytes.
 pub(crate) struct Transcript<'a> {

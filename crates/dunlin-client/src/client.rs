@@ -477,11 +477,7 @@ impl Future for Delivery {
     }
 }
 
-impl fmt::Debug for Delivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Delivery);
 
 /// How to subscribe. A [`QoS`] alone will do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

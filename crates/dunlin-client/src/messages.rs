@@ -69,8 +69,4 @@ impl Drop for Messages {
     }
 }
 
-impl core::fmt::Debug for Messages {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Messages").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Messages);

@@ -222,11 +222,7 @@ impl QuicSettings {
     }
 }
 
-impl fmt::Debug for QuicSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuicSettings").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(QuicSettings);
 
 fn transport_config(
     tuning: &QuicTuning,
@@ -307,11 +303,7 @@ pub struct Incoming {
     bytes: usize,
 }
 
-impl fmt::Debug for Incoming {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incoming").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Incoming);
 
 impl Incoming {
     /// Where it comes from.
@@ -351,11 +343,7 @@ pub struct Begun {
     pub(crate) log: Option<LogStart>,
 }
 
-impl fmt::Debug for Begun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Begun").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Begun);
 
 impl Begun {
     /// How its endpoint knows it.
@@ -738,11 +726,7 @@ pub struct Prepared {
     log: Option<LogStart>,
 }
 
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Prepared);
 
 impl QuicSettings {
     /// Settings of one connection to dial.

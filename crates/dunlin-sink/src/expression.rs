@@ -214,11 +214,7 @@ impl Default for Expressions {
     }
 }
 
-impl fmt::Debug for Expressions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expressions").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Expressions);
 
 impl Expression {
     /// Evaluates it.

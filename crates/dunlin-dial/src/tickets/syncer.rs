@@ -1,7 +1,6 @@
 //! A thread that makes changes of a file and brings them to the disk, so that no
 //! connection waits for the file or the disk. Must not know what is in the file.
 
-use core::fmt;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -49,11 +48,7 @@ impl Changes {
     }
 }
 
-impl fmt::Debug for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Changes);
 
 /// A change that panicked was logged; the others are made.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,8 +3,6 @@
 //! out before and kept until the application knows its peer, for longer only if
 //! it was asked for.
 
-use core::fmt;
-
 use bytes::Bytes;
 use quinn_proto::Connection;
 
@@ -48,11 +46,7 @@ pub struct BindingMut<'a> {
     confirmed: bool,
 }
 
-impl fmt::Debug for BindingMut<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BindingMut").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(BindingMut<'_>);
 
 impl<'a> BindingMut<'a> {
     pub(super) const fn new(

@@ -63,11 +63,7 @@ pub struct DatagramsMut<'a> {
     is_open: bool,
 }
 
-impl core::fmt::Debug for DatagramsMut<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("DatagramsMut").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(DatagramsMut<'_>);
 
 impl<'a> DatagramsMut<'a> {
     pub(super) const fn new(

@@ -75,11 +75,7 @@ pub struct EarlyMut<'a> {
     confirmed: bool,
 }
 
-impl core::fmt::Debug for EarlyMut<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("EarlyMut").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(EarlyMut<'_>);
 
 impl<'a> EarlyMut<'a> {
     pub(super) const fn new(

@@ -83,11 +83,7 @@ impl Cx<'_> {
     }
 }
 
-impl fmt::Debug for Cx<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cx").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Cx<'_>);
 
 /// A connection over QUIC.
 ///

@@ -29,11 +29,7 @@ pub(crate) struct ConnLog {
     seen: QuicStats,
 }
 
-impl core::fmt::Debug for ConnLog {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("ConnLog").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(ConnLog);
 
 impl LogStart {
     /// A log for an accepted connection from this address, if it is wanted or

@@ -1,7 +1,6 @@
 //! The register as one listener of one shard sees it: what TLS asks, and what
 //! came of it.
 
-use core::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dunlin_base::ShardId;
@@ -79,8 +78,4 @@ impl StoresServerSessions for Front {
     }
 }
 
-impl fmt::Debug for Front {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Front").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Front);

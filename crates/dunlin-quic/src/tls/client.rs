@@ -1,6 +1,5 @@
 //! TLS of a dialled connection.
 
-use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -109,11 +108,7 @@ impl ClientTls {
     }
 }
 
-impl fmt::Debug for ClientTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTls").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(ClientTls);
 
 /// Collects what a client trusts and who it is.
 ///
@@ -347,8 +342,4 @@ fn verifier(
     })
 }
 
-impl fmt::Debug for ClientTlsBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientTlsBuilder").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(ClientTlsBuilder);

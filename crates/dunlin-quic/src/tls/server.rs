@@ -1,6 +1,5 @@
 //! TLS of a listener.
 
-use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -210,11 +209,7 @@ fn scope(options: &ServerTlsOptions) -> [u8; 32] {
     hash.finalize().into()
 }
 
-impl fmt::Debug for ServerTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerTls").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(ServerTls);
 
 fn client_verifier(
     options: &ServerTlsOptions,

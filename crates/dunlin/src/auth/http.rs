@@ -1,9 +1,9 @@
 //! A server that is asked by HTTP who a client is.
 
 use core::time::Duration;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::{fmt, io};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -82,11 +82,7 @@ pub(super) struct Server {
     when_down: WhenDown,
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Server);
 
 impl Server {
     pub(super) fn load(config: &Asking) -> Result<Self, HttpError> {

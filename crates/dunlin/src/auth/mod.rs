@@ -17,7 +17,6 @@ mod worker;
 #[path = "../../tests/it/web.rs"]
 mod fake;
 
-use core::fmt;
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::io;
@@ -175,11 +174,7 @@ pub struct Authenticator {
     topics: Option<topics::Pool>,
 }
 
-impl fmt::Debug for Authenticator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authenticator").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Authenticator);
 
 /// What clients are verified with.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! A server that is asked by HTTP whether clients may use topics.
 
 use core::time::Duration;
+use std::io;
 use std::sync::Arc;
-use std::{fmt, io};
 
 use dunlin_broker::access::Action;
 use dunlin_broker::auth::{AuthAnswer, Ruling, TopicRequest};
@@ -34,11 +34,7 @@ pub(super) struct Server {
     kept: (Duration, Duration),
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Server);
 
 impl Server {
     pub(super) fn load(config: &AskingTopics) -> Result<Self, HttpError> {

@@ -13,11 +13,7 @@ pub(crate) struct Drain {
     stop: OnceLock<Stop>,
 }
 
-impl core::fmt::Debug for Drain {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Drain").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Drain);
 
 impl Drain {
     /// What is to be done when no client is left.

@@ -1,7 +1,6 @@
 //! The last hour, for the broker's page: a thread takes a sample of all shards each ten
 //! seconds, as a scrape of the metrics does, and keeps so many.
 
-use core::fmt;
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -287,11 +286,7 @@ impl Recorder {
     }
 }
 
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Recorder);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

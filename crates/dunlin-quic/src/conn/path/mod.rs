@@ -5,7 +5,6 @@ mod moves;
 mod proof;
 mod silence;
 
-use core::fmt;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::time::Instant as StdInstant;
@@ -379,11 +378,7 @@ pub struct PathRef<'a> {
     is_open: bool,
 }
 
-impl fmt::Debug for PathRef<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PathRef").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(PathRef<'_>);
 
 impl<'a> PathRef<'a> {
     pub(super) const fn new(path: &'a Path, proto: &'a Connection, is_open: bool) -> Self {
@@ -452,11 +447,7 @@ pub struct PathMut<'a> {
     proto: &'a mut Connection,
 }
 
-impl fmt::Debug for PathMut<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PathMut").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(PathMut<'_>);
 
 impl<'a> PathMut<'a> {
     pub(super) const fn new(path: &'a mut Path, proto: &'a mut Connection) -> Self {

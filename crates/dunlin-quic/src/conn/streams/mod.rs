@@ -6,8 +6,6 @@
 mod flight;
 mod isolate;
 
-use core::fmt;
-
 use bytes::Bytes;
 use dunlin_base::transport::CloseCause;
 use dunlin_base::{SendBuf, StreamId};
@@ -255,11 +253,7 @@ pub struct StreamsMut<'a> {
     log: Option<&'a ConnLog>,
 }
 
-impl fmt::Debug for StreamsMut<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamsMut").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(StreamsMut<'_>);
 
 impl<'a> StreamsMut<'a> {
     pub(super) const fn new(

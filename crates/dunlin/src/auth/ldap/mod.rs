@@ -9,7 +9,6 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use core::fmt;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io;
@@ -91,11 +90,7 @@ struct Shared {
 #[derive(Clone)]
 pub(super) struct Server(Arc<Shared>);
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Server);
 
 impl Server {
     pub(super) fn load(config: &Ldap) -> Result<Self, LdapConfigError> {

@@ -1,6 +1,5 @@
 //! TLS of the HTTP door, whose certificate is read again while it runs.
 
-use core::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use dunlin_base::Text;
@@ -30,11 +29,7 @@ impl Tls {
     }
 }
 
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Tls);
 
 fn acceptor(tls: &ServerTls) -> TlsAcceptor {
     tls.over_tcp(&[Text::from_static(PROTOCOL)]).into()

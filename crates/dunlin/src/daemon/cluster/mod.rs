@@ -10,7 +10,6 @@ mod frame;
 mod roster;
 mod view;
 
-use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -169,11 +168,7 @@ pub(crate) struct Nodes {
     changed: Box<dyn Fn() + Send + Sync>,
 }
 
-impl fmt::Debug for Nodes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nodes").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Nodes);
 
 #[derive(Default)]
 struct Inner {
