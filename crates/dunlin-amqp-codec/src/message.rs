@@ -7,7 +7,7 @@ use core::ops::Range;
 use crate::field::read_whole;
 use crate::reader::Reader;
 use crate::value::Check;
-use crate::{DecodeError, Header, List, Map, Properties, Section, Value, code};
+use crate::{DecodeError, Header, Map, Properties, Section, Value, code};
 
 /// Where the sections of a message are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,15 +295,6 @@ impl<'a> Body<'a> {
         let is_data = self.kind == BodyKind::Data;
         self.values().map_while(move |value| match value {
             Ok(Value::Binary(data)) if is_data => Some(data),
-            _ => None,
-        })
-    }
-
-    /// The list of each sequence section; nothing if it is no body of sequences.
-    pub fn sequences(&self) -> impl Iterator<Item = List<'a>> + use<'a> {
-        let is_sequence = self.kind == BodyKind::Sequence;
-        self.values().map_while(move |value| match value {
-            Ok(Value::List(list)) if is_sequence => Some(list),
             _ => None,
         })
     }

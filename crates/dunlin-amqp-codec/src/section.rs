@@ -105,12 +105,6 @@ impl Section {
         self as u64
     }
 
-    /// Whether it is one of the three kinds of body.
-    #[must_use]
-    pub const fn is_body(self) -> bool {
-        matches!(self, Self::Data | Self::AmqpSequence | Self::AmqpValue)
-    }
-
     /// The section that `descriptor` begins.
     fn from_descriptor(descriptor: Descriptor<'_>) -> Option<Self> {
         Self::ALL

@@ -132,11 +132,6 @@ impl<T> PacketIds<T> {
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
     }
-
-    /// Frees all identifiers.
-    pub fn clear(&mut self) {
-        self.used = Window::default();
-    }
 }
 
 #[cfg(test)]

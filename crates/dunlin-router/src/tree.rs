@@ -109,12 +109,6 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
         self.nodes.len()
     }
 
-    /// Whether exactly this filter has a subscription, plain or shared.
-    #[must_use]
-    pub fn is_filter_used(&self, filter: &str) -> bool {
-        self.filter_id(filter).is_some()
-    }
-
     /// The number of exactly this filter, when it has a subscription.
     #[must_use]
     pub fn filter_id(&self, filter: &str) -> Option<FilterId> {

@@ -48,12 +48,6 @@ impl Mechanism {
         }
     }
 
-    /// The mechanism with this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-
     /// Whether what the client sends is a secret that others must not read.
     #[must_use]
     pub const fn needs_encryption(self) -> bool {

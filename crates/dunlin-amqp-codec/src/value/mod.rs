@@ -91,16 +91,6 @@ impl<'a> Value<'a> {
         Ok(value)
     }
 
-    /// Decodes the value that `bytes` begin with, and gives the bytes after it.
-    ///
-    /// # Errors
-    /// As [`Value::decode`], without [`DecodeError::TrailingBytes`].
-    pub fn decode_first(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), DecodeError> {
-        let mut r = Reader::new(bytes);
-        let value = Self::read_any(&mut r, Check::ALL)?;
-        Ok((value, r.rest()))
-    }
-
     /// Bytes that encoding takes.
     #[must_use]
     pub fn encoded_len(&self) -> usize {

@@ -180,21 +180,6 @@ impl Session {
         }
     }
 
-    /// Forgets what is left of earlier connections: for an owner that does not
-    /// want it sent again. Only without a connection.
-    ///
-    /// # Errors
-    /// [`CommandError::AlreadyConnected`].
-    pub fn discard_session(&mut self) -> Result<(), CommandError> {
-        // [MQTT-4.1.0-1]
-        if self.phase != Phase::Idle {
-            return Err(CommandError::AlreadyConnected);
-        }
-        self.outbound.clear();
-        self.inbound.clear();
-        Ok(())
-    }
-
     /// Writes a SUBSCRIBE; the engine chooses its packet identifier. Before
     /// CONNACK only as [`Settings::early_publishes`](super::Settings) allows.
     ///

@@ -77,16 +77,6 @@ impl Outbound {
         }
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        self.ids.clear();
-        self.requests = 0;
-        self.resume.clear();
-        self.releases.clear();
-        self.lost_releases.clear();
-        self.stale_requests.clear();
-    }
-
     /// PUBLISHes and PUBRELs without their acknowledgement.
     pub(super) fn in_flight(&self) -> u16 {
         let in_flight = self.ids.len().saturating_sub(self.requests);

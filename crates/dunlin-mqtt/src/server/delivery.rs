@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use bytes::Bytes;
-use dunlin_base::{Instant, Message, MessageProperties, QoS, Text};
+use dunlin_base::{Instant, Message, MessageProperties, Text};
 use dunlin_mqtt_codec::{Publish, PublishProperties, UserProperties, Will};
 
 /// The neutral message of a PUBLISH received at `now`. The topic must be
@@ -88,13 +88,6 @@ fn remaining_secs(at: Instant, now: Instant) -> u32 {
     u32::try_from(micros.div_ceil(1_000_000)).unwrap_or(u32::MAX)
 }
 
-/// The lower of what the publisher sent and the subscriber wants
-/// [MQTT-3.8.4-8].
-#[must_use]
-pub fn effective_qos(published: QoS, subscribed: QoS) -> QoS {
-    published.min(subscribed)
-}
-
 /// Properties that travel unaltered, borrowed.
 struct Properties<'a> {
     payload_is_utf8: Option<bool>,
@@ -131,6 +124,8 @@ impl Properties<'_> {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_base::QoS;
+
     use super::*;
 
     #[test]

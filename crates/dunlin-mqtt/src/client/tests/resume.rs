@@ -268,16 +268,3 @@ fn early_messages_do_not_wait_for_connack() {
     rig.connect(&Rig::options());
     assert_eq!(rig.publish("a", 1), Err(CommandError::NotConnected));
 }
-
-#[test]
-fn a_discarded_session_sends_nothing_again() {
-    let mut rig = Rig::connected();
-    rig.publish("a", 1).expect("published");
-    assert_eq!(
-        rig.engine.discard_session(),
-        Err(CommandError::AlreadyConnected)
-    );
-    rig.engine.handle_closed();
-    rig.engine.discard_session().expect("idle");
-    assert!(!rig.engine.has_session_state());
-}
