@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use dunlin_base::Text;
-use dunlin_store::{Batch, Recovered, Seq, StoreDone, StoreError, StoreOp};
+use dunlin_store::{Batch, OnDone, Recovered, Seq, StoreDone, StoreError, StoreOp};
 use dunlin_store_redb::{Engine, EngineConfig, Snapshot, open_engine};
 use tokio::sync::Notify;
 
@@ -15,7 +15,7 @@ use crate::error::OpenError;
 use crate::limits::COPY_QUEUE_MAX;
 use crate::live::{self, Chunk};
 use crate::position::{POSITION, Position};
-use crate::submit::{OnDone, View};
+use crate::submit::View;
 
 /// An open copy, for one caller.
 pub(crate) struct Copy {

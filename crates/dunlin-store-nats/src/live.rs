@@ -57,7 +57,7 @@ struct Gather {
 
 impl Gather {
     fn push(&mut self, op: StoreOp) -> std::io::Result<()> {
-        self.bytes += crate::submit::cost(&op);
+        self.bytes += op.bytes();
         self.ops.push(op);
         if self.bytes >= LIVE_BYTES {
             self.send(false);

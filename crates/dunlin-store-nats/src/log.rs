@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_nats::{HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use dunlin_store::codec::encode_ops;
-use dunlin_store::{Batch, Request, StoreDone, StoreError};
+use dunlin_store::{Batch, Charge, OnDone, Pending, Request, StoreDone, StoreError};
 use dunlin_store_redb::StoreMetrics;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -34,7 +34,7 @@ use crate::record::{self, BEGIN, END, FIRST, Head, Kind, LAST};
 use crate::recover::Owned;
 use crate::role::LogMetrics;
 use crate::server;
-use crate::submit::{Charge, Command, OnDone, Orders, Pending, check, cost};
+use crate::submit::{Command, Orders, check};
 
 /// A stream refused a record that was not the next.
 const WRONG_PLACE: u64 = 10_071;
@@ -610,7 +610,7 @@ impl Log {
         }
         let batches = &flight.batches;
         let ops = || batches.iter().flat_map(|batch| &batch.ops);
-        let bytes = ops().map(cost).sum();
+        let bytes = batches.iter().map(Batch::bytes).sum();
         let took = flight.begun.elapsed();
         self.metrics.note(took, batches.len(), ops().count(), bytes);
         self.note_refused(&flight.answers, batches.len() as u64);

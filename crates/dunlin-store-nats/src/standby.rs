@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use dunlin_store::Recovered;
+use dunlin_store::{Recovered, Waiting};
 use dunlin_store_redb::StoreMetrics;
 use tokio::sync::mpsc::channel;
 use tokio::sync::oneshot;
@@ -14,12 +14,12 @@ use crate::config::NatsConfig;
 use crate::ended::Ended;
 use crate::error::OpenError;
 use crate::holder::{Lease, Want};
-use crate::limits::QUEUE_MAX;
+use crate::limits::{QUEUE_MAX, WAITING_BYTES_MAX};
 use crate::recover::random_owner;
 use crate::role::LogMetrics;
 use crate::standing::Standing;
 use crate::store::{self, NatsStore, Opened};
-use crate::submit::{Orders, Waiting};
+use crate::submit::Orders;
 
 /// What comes of waiting, once: the lease is this node's, or it can wait no more.
 pub type Outcome = Receiver<Result<(), OpenError>>;
@@ -37,11 +37,7 @@ pub struct NatsStandby {
     role: Arc<LogMetrics>,
 }
 
-impl core::fmt::Debug for NatsStandby {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("NatsStandby").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(NatsStandby);
 
 impl NatsStandby {
     /// Begins to wait. Waits for the server, and for no more.
@@ -98,7 +94,7 @@ impl NatsStandby {
         let store = NatsStore {
             commands,
             thread: self.thread.take(),
-            waiting: Waiting::default(),
+            waiting: Waiting::new(WAITING_BYTES_MAX),
             metrics,
             ended,
             role: Arc::clone(&self.role),

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use dunlin_store::{Recovered, StoreDone, StoreError};
+use dunlin_store::{Recovered, StoreDone, StoreError, Waiting};
 use dunlin_store_redb::{Snapshots, StoreMetrics};
 use tokio::sync::mpsc::{Sender, channel};
 
 use crate::config::NatsConfig;
 use crate::ended::Ended;
 use crate::error::{GaveUp, OpenError};
-use crate::limits::QUEUE_MAX;
+use crate::limits::{QUEUE_MAX, WAITING_BYTES_MAX};
 use crate::log::Log;
 use crate::recover::{self, Owned};
 use crate::role::LogMetrics;
-use crate::submit::{Command, Orders, Submitter, Waiting};
+use crate::submit::{Command, Orders, Submitter};
 
 /// A partition that this process owns: its threads. Dropping it closes it.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl NatsStore {
         let store = Self {
             commands,
             thread: Some(thread),
-            waiting: Waiting::default(),
+            waiting: Waiting::new(WAITING_BYTES_MAX),
             metrics,
             ended,
             role,

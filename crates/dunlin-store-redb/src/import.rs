@@ -8,7 +8,6 @@ use dunlin_store::{Batch, StoreError, StoreOp};
 use crate::engine::{Engine, EngineConfig};
 use crate::error::OpenError;
 use crate::file::{self, Unborn};
-use crate::writer::bytes_of;
 
 /// Operations written in one transaction.
 const OPS_MAX: usize = 4096;
@@ -26,11 +25,7 @@ pub struct Import {
     finished: bool,
 }
 
-impl core::fmt::Debug for Import {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Import").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Import);
 
 impl Import {
     /// A store to take the place of `path`, beside it.
@@ -58,7 +53,7 @@ impl Import {
     /// # Errors
     /// What the disk says.
     pub fn push(&mut self, op: StoreOp) -> io::Result<()> {
-        self.bytes += bytes_of(&op);
+        self.bytes += op.bytes();
         self.ops.push(op);
         if self.ops.len() >= OPS_MAX || self.bytes >= BYTES_MAX {
             self.write()?;

@@ -17,11 +17,7 @@ pub struct Snapshot {
     hidden: Option<&'static str>,
 }
 
-impl core::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Snapshot").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Snapshot);
 
 impl Snapshot {
     pub(crate) fn new(db: &Database) -> Result<Self, Fault> {

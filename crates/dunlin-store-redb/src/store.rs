@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use dunlin_store::{MemoryStore, Recovered, Request, StoreDone, StoreError};
+use dunlin_store::{
+    MemoryStore, OnDone, Pending, Recovered, Request, StoreDone, StoreError, Waiting,
+};
 
 use crate::engine::{CACHE_BYTES_DEFAULT, Engine, EngineConfig};
 use crate::error::OpenError;
@@ -14,7 +16,7 @@ use crate::file::{self, FilePlace};
 use crate::metrics::StoreMetrics;
 use crate::salvage;
 use crate::snapshot::Snapshot;
-use crate::writer::{Command, Core, LOADS_MAX, OnDone, Pending, Waiting, Writer, run_reader};
+use crate::writer::{Command, Core, LOADS_MAX, WAITING_BYTES_MAX, Writer, run_reader};
 
 /// Default of [`StoreConfig::commit_window`].
 pub const COMMIT_WINDOW_DEFAULT: Duration = Duration::from_millis(1);
@@ -123,15 +125,6 @@ impl RedbStore {
         Self::start(Core::Memory(MemoryStore::new()), &config)
     }
 
-    /// As [`RedbStore::open`] with an engine of one's own, for tests with a
-    /// faulty disk.
-    ///
-    /// # Errors
-    /// [`OpenError::Thread`].
-    pub fn with_engine(engine: Engine, config: StoreConfig) -> Result<Self, OpenError> {
-        Self::start(Core::Disk(Box::new(engine)), &config)
-    }
-
     fn start(core: Core, config: &StoreConfig) -> Result<Self, OpenError> {
         let (commands, receiver) = sync_channel(config.queue_limit.max(1));
         let mut threads = Vec::new();
@@ -163,7 +156,7 @@ impl RedbStore {
             commands,
             threads,
             metrics,
-            waiting: Waiting::default(),
+            waiting: Waiting::new(WAITING_BYTES_MAX),
         })
     }
 
@@ -249,11 +242,7 @@ impl Drop for RedbStore {
 #[derive(Clone)]
 pub struct Snapshots(Arc<dyn Fn() -> Result<Snapshot, StoreError> + Send + Sync>);
 
-impl core::fmt::Debug for Snapshots {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Snapshots").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Snapshots);
 
 impl Snapshots {
     /// Views that `take` takes, of a store that is built on this one.
@@ -279,11 +268,7 @@ pub struct Submitter {
     waiting: Waiting,
 }
 
-impl core::fmt::Debug for Submitter {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Submitter").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Submitter);
 
 /// Why a request was not taken. It comes back, and no answer will follow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,14 +2,13 @@
 //! answers each. A second thread reads messages back, so that loading a long
 //! queue does not hold up commits.
 
-use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::Instant;
 
 use dunlin_store::{
-    Batch, LoadedMessage, MemoryStore, Request, Seq, StoreDone, StoreError, StoreOp,
+    Batch, Charge, LoadedMessage, MemoryStore, OnDone, Pending, Request, Seq, StoreDone, StoreError,
 };
 
 use crate::engine::{self, Engine};
@@ -32,75 +31,6 @@ pub(crate) const LOADS_MAX: usize = 256;
 
 /// A group stops waiting when nothing came for this part of the window.
 const QUIET_DIVISOR: u32 = 4;
-
-/// Where a submitter wants its answers.
-pub(crate) type OnDone = Arc<dyn Fn(StoreDone) + Send + Sync>;
-
-/// Bytes of messages that are submitted and not committed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Waiting(Arc<AtomicUsize>);
-
-impl Waiting {
-    /// Counts a request; `None` if there is no room for it.
-    pub(crate) fn charge(&self, request: &Request) -> Option<Charge> {
-        let bytes = match request {
-            Request::Write(batch) => batch.ops.iter().map(bytes_of).sum(),
-            _ => 0,
-        };
-        if bytes > 0 && self.0.load(Ordering::Relaxed) >= WAITING_BYTES_MAX {
-            return None;
-        }
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        let waiting = self.clone();
-        Some(Charge { waiting, bytes })
-    }
-}
-
-/// What a request adds to [`Waiting`], until it is dropped.
-pub(crate) struct Charge {
-    waiting: Waiting,
-    bytes: usize,
-}
-
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.waiting.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// A request on its way. Dropped without an answer, it answers that the store
-/// is closed.
-pub(crate) struct Pending {
-    request: Option<Request>,
-    on_done: OnDone,
-    charge: Option<Charge>,
-}
-
-impl Pending {
-    pub(crate) fn new(request: Request, on_done: OnDone, charge: Charge) -> Self {
-        Self {
-            request: Some(request),
-            on_done,
-            charge: Some(charge),
-        }
-    }
-
-    /// Takes the request back, unanswered.
-    pub(crate) fn withdraw(mut self) -> Option<Request> {
-        self.request.take()
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
-            (self.on_done)(StoreDone::Failed {
-                token: request.token(),
-                error: StoreError::Closed,
-            });
-        }
-    }
-}
 
 /// Where a view of the store is wanted.
 pub(crate) type View = SyncSender<Result<Snapshot, StoreError>>;
@@ -177,18 +107,10 @@ impl Group {
 
     fn push(&mut self, batch: Batch, on_done: OnDone, charge: Option<Charge>) {
         self.ops += batch.ops.len();
-        self.bytes += charge.as_ref().map_or(0, |charge| charge.bytes);
+        self.bytes += charge.as_ref().map_or(0, Charge::bytes);
         self.charges.extend(charge);
         self.batches.push(batch);
         self.waiting.push(on_done);
-    }
-}
-
-pub(crate) fn bytes_of(op: &StoreOp) -> usize {
-    match op {
-        StoreOp::Enqueue { message, .. } | StoreOp::PutRetained { message } => message.cost(),
-        StoreOp::PutMeta { value, .. } => value.len(),
-        _ => 0,
     }
 }
 

@@ -21,6 +21,7 @@ pub mod limits;
 mod memory;
 mod recovered;
 mod request;
+mod submit;
 
 pub use memory::MemoryStore;
 pub use recovered::{QueuedExtra, QueuedRef, Recovered, RecoveredSession};
@@ -28,3 +29,4 @@ pub use request::{
     Batch, InflightState, LoadedMessage, Request, Seq, SessionKey, SessionRecord, StoreDone,
     StoreError, StoreOp, StoredWill, Target,
 };
+pub use submit::{Charge, OnDone, Pending, Waiting};

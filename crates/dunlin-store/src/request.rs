@@ -248,7 +248,25 @@ pub struct Batch {
     pub ops: Vec<StoreOp>,
 }
 
+impl StoreOp {
+    /// Bytes of messages and values that it counts for.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Enqueue { message, .. } | Self::PutRetained { message } => message.cost(),
+            Self::PutMeta { value, .. } => value.len(),
+            _ => 0,
+        }
+    }
+}
+
 impl Batch {
+    /// Bytes of messages and values that its operations count for.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.ops.iter().map(StoreOp::bytes).sum()
+    }
+
     /// Checks the limits that hold for every back end.
     ///
     /// # Errors
