@@ -159,6 +159,43 @@ pub enum Event<'d> {
     },
 }
 
+/// An event with its own memory: all but a message have that already.
+macro_rules! owned {
+    ($event:expr, $($Name:ident { $($field:ident),+ })+, $($Single:ident)+) => {
+        match $event {
+            Event::Message(message) => Event::Message(message.into_owned()),
+            $(Event::$Name { $($field),+ } => Event::$Name { $($field),+ },)+
+            $(Event::$Single(it) => Event::$Single(it),)+
+        }
+    };
+}
+
+impl Event<'_> {
+    /// The event with its own memory; lent bytes of a message are copied.
+    #[must_use]
+    pub fn into_owned(self) -> Event<'static> {
+        owned!(
+            self,
+            SaslInit { mechanism, response, hostname }
+            SaslOutcome { code, data }
+            Begun { session, by_peer, begin }
+            Ended { session, error }
+            Attach { link, session, attach, steals }
+            Attached { link, attach }
+            Detached { link, closed, error }
+            Credit { link, credit, drain }
+            Flow { link, credit, available, drained }
+            Aborted { link, tag }
+            Void { link }
+            Demand { delivery, demand }
+            Disposition { delivery, tag, state, settled }
+            WindowOpen { session }
+            Closed { error, by_peer },
+            SaslMechanisms SaslChallenge SaslResponse Opened
+        )
+    }
+}
+
 /// A message that came whole.
 #[derive(Clone, Debug)]
 pub struct Message<'d> {
@@ -178,6 +215,23 @@ pub struct Message<'d> {
     pub resume: bool,
     /// The sections, as they were sent.
     pub payload: Payload<'d>,
+}
+
+impl Message<'_> {
+    /// The message with its own memory.
+    #[must_use]
+    pub fn into_owned(self) -> Message<'static> {
+        Message {
+            delivery: self.delivery,
+            tag: self.tag,
+            format: self.format,
+            settled: self.settled,
+            rcv_settle_mode: self.rcv_settle_mode,
+            state: self.state,
+            resume: self.resume,
+            payload: Payload::Owned(self.payload.into_bytes()),
+        }
+    }
 }
 
 /// Bytes of a message.

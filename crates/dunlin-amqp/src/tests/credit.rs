@@ -17,11 +17,7 @@ fn nothing_is_sent_without_credit() {
     pair.run();
     assert_eq!(pair.server.names().len(), 2);
     // Credit counts from what the receiver has seen.
-    pair.server
-        .connection
-        .set_credit(theirs, 1, false)
-        .expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 1);
     assert_eq!(pair.client.names(), ["Credit 1"]);
     assert_eq!(pair.client.connection.credit(link), 1);
 }
@@ -34,11 +30,7 @@ fn credit_in_flight_is_not_given_twice() {
         pair.client.send(link, number, true, b"x");
     }
     // The receiver has not seen them when it gives credit again.
-    pair.server
-        .connection
-        .set_credit(theirs, 5, false)
-        .expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 5);
     assert_eq!(pair.client.names(), ["Credit 2"]);
     assert_eq!(pair.server.names().len(), 3);
 }
@@ -61,11 +53,7 @@ fn drain_is_answered_after_everything_that_can_be_sent() {
     assert_eq!(pair.server.names(), ["Message 1 settled", "Flow 0 drained"]);
     assert_eq!(pair.client.connection.credit(link), 0);
     // Counts of both sides are the same after it.
-    pair.server
-        .connection
-        .set_credit(theirs, 4, false)
-        .expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 4);
     assert_eq!(pair.client.names(), ["Credit 4"]);
 }
 
@@ -144,13 +132,9 @@ fn credit_that_is_reduced_holds_for_what_is_on_its_way() {
     for number in 0..3 {
         pair.client.send(link, number, true, b"x");
     }
-    let server = &mut pair.server.connection;
-    server.set_credit(theirs, 0, false).expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 0);
     assert_eq!(pair.server.names(), ["Message 1 settled"; 3]);
     assert_eq!(pair.client.names(), ["Credit 0"]);
-    let server = &mut pair.server.connection;
-    server.set_credit(theirs, 2, false).expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 2);
     assert_eq!(pair.client.names(), ["Credit 2"]);
 }

@@ -11,9 +11,7 @@ use crate::{CallError, Delivery};
 fn delivered(attach: &Attach<'_>, count: u64) -> (Pair, LinkId, Vec<Delivery>) {
     let (mut pair, session) = Pair::open();
     let (link, theirs) = pair.attach(session, attach);
-    let server = &mut pair.server.connection;
-    server.set_credit(theirs, 1000, false).expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 1000);
     pair.client.names();
     for number in 0..count {
         pair.client.send(link, number, false, b"x");

@@ -24,7 +24,7 @@ use dunlin_amqp_codec::{
 use dunlin_base::{Instant, SendBuf};
 
 use crate::{
-    Connection, Event, Limits, LinkId, Message, Payload, SaslPolicy, SendError, Sending, SessionId,
+    Connection, Event, Limits, LinkId, Message, SaslPolicy, SendError, Sending, SessionId,
     Settings, Side, Tag,
 };
 
@@ -72,7 +72,7 @@ impl End {
         for chunk in bytes.chunks(self.chunk.min(bytes.len().max(1))) {
             let mut data = chunk;
             while let Some(event) = self.connection.poll_event(now, &mut data) {
-                let event = owned(event);
+                let event = event.into_owned();
                 if accepts {
                     self.accept(now, &event);
                 }
@@ -82,7 +82,7 @@ impl End {
         }
         if bytes.is_empty() {
             while let Some(event) = self.connection.poll_event(now, &mut &[][..]) {
-                self.events.push_back(owned(event));
+                self.events.push_back(event.into_owned());
             }
         }
     }
@@ -146,103 +146,6 @@ impl End {
 
 const NOW: Instant = Instant::from_micros(1_000_000);
 
-/// The event with its own memory.
-fn owned(event: Event<'_>) -> Event<'static> {
-    match event {
-        Event::Message(message) => Event::Message(Message {
-            delivery: message.delivery,
-            tag: message.tag,
-            format: message.format,
-            settled: message.settled,
-            rcv_settle_mode: message.rcv_settle_mode,
-            state: message.state,
-            resume: message.resume,
-            payload: Payload::Owned(message.payload.into_bytes()),
-        }),
-        Event::SaslMechanisms(body) => Event::SaslMechanisms(body),
-        Event::SaslInit {
-            mechanism,
-            response,
-            hostname,
-        } => Event::SaslInit {
-            mechanism,
-            response,
-            hostname,
-        },
-        Event::SaslChallenge(bytes) => Event::SaslChallenge(bytes),
-        Event::SaslResponse(bytes) => Event::SaslResponse(bytes),
-        Event::SaslOutcome { code, data } => Event::SaslOutcome { code, data },
-        Event::Opened(body) => Event::Opened(body),
-        Event::Begun {
-            session,
-            by_peer,
-            begin,
-        } => Event::Begun {
-            session,
-            by_peer,
-            begin,
-        },
-        Event::Ended { session, error } => Event::Ended { session, error },
-        Event::Attach {
-            link,
-            session,
-            attach,
-            steals,
-        } => Event::Attach {
-            link,
-            session,
-            attach,
-            steals,
-        },
-        Event::Attached { link, attach } => Event::Attached { link, attach },
-        Event::Detached {
-            link,
-            closed,
-            error,
-        } => Event::Detached {
-            link,
-            closed,
-            error,
-        },
-        Event::Credit {
-            link,
-            credit,
-            drain,
-        } => Event::Credit {
-            link,
-            credit,
-            drain,
-        },
-        Event::Flow {
-            link,
-            credit,
-            available,
-            drained,
-        } => Event::Flow {
-            link,
-            credit,
-            available,
-            drained,
-        },
-        Event::Disposition {
-            delivery,
-            tag,
-            state,
-            settled,
-        } => Event::Disposition {
-            delivery,
-            tag,
-            state,
-            settled,
-        },
-        Event::Aborted { link, tag } => Event::Aborted { link, tag },
-        Event::Void { link } => Event::Void { link },
-        Event::Demand { delivery, demand } => Event::Demand { delivery, demand },
-        Event::WindowOpen { session } => Event::WindowOpen { session },
-        Event::Closed { error, by_peer } => Event::Closed { error, by_peer },
-    }
-}
-
 /// Client and server with a lossless network between them.
 struct Pair {
     client: End,
@@ -293,11 +196,16 @@ impl Pair {
     /// A link on which the client sends, with credit.
     fn sender(&mut self, session: SessionId, credit: u32) -> (LinkId, LinkId) {
         let (ours, theirs) = self.attach(session, &attach("s", Role::Sender));
-        let server = &mut self.server.connection;
-        server.set_credit(theirs, credit, false).expect("attached");
-        self.run();
+        self.give_credit(theirs, credit);
         assert_eq!(self.client.next(), alloc::format!("Credit {credit}"));
         (ours, theirs)
+    }
+
+    /// The server gives credit, and the client hears of it.
+    fn give_credit(&mut self, link: LinkId, credit: u32) {
+        let given = self.server.connection.set_credit(link, credit, false);
+        given.expect("attached");
+        self.run();
     }
 
     /// Bytes go back and forth until there are none.

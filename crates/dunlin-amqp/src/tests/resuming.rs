@@ -121,7 +121,7 @@ impl World {
 
     fn client_reads(&mut self, mut data: &[u8]) {
         while let Some(event) = self.client.connection.poll_event(NOW, &mut data) {
-            match owned(event) {
+            match event.into_owned() {
                 Event::Begun { session, .. } => {
                     let tags: Vec<Tag> = self.sent.keys().copied().map(Tag::from).collect();
                     let map: Vec<_> = tags.iter().map(|tag| (tag.as_bytes(), None)).collect();
@@ -171,7 +171,7 @@ impl World {
 
     fn server_reads(&mut self, mut data: &[u8]) {
         while let Some(event) = self.server.connection.poll_event(NOW, &mut data) {
-            let event = owned(event);
+            let event = event.into_owned();
             let server = &mut self.server.connection;
             match event {
                 Event::Opened(_) => server.open(NOW, &Open::default()).expect("waits"),
@@ -341,9 +341,7 @@ fn incomplete_maps_keep_new_deliveries_back_on_both_sides() {
         ..attach("s", Role::Sender)
     };
     let (link, theirs) = pair.attach(session, &incomplete);
-    let server = &mut pair.server.connection;
-    server.set_credit(theirs, 10, false).expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 10);
     assert_eq!(
         pair.client.try_send(link, 1, false, b"x"),
         Err(SendError::Incomplete)

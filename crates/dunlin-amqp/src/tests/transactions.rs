@@ -18,9 +18,7 @@ fn controller() -> Attach<'static> {
 fn coordinated() -> (Pair, SessionId, LinkId) {
     let (mut pair, session) = Pair::open();
     let (link, theirs) = pair.attach(session, &controller());
-    let server = &mut pair.server.connection;
-    server.set_credit(theirs, 10, false).expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 10);
     pair.client.names();
     (pair, session, link)
 }
@@ -108,11 +106,7 @@ fn a_demand_of_several_frames_is_read_whole() {
     };
     let (mut pair, session) = Pair::open_with(limits, limits);
     let (link, theirs) = pair.attach(session, &controller());
-    pair.server
-        .connection
-        .set_credit(theirs, 10, false)
-        .expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 10);
     let discharge = Demand::Discharge {
         txn_id: Bytes::from_static(&[5; 2_000]),
         fail: true,

@@ -58,11 +58,7 @@ fn parts_of_two_links_may_mix() {
     let (mut pair, session) = Pair::open();
     let (a, _) = pair.sender(session, 10);
     let (b, theirs) = pair.attach(session, &attach("b", Role::Sender));
-    pair.server
-        .connection
-        .set_credit(theirs, 10, false)
-        .expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 10);
     let client = &mut pair.client.connection;
     let part = |number| Sending {
         extent: Extent::First,
@@ -106,11 +102,7 @@ fn an_aborted_delivery_is_not_seen() {
     pair.run();
     assert_eq!(pair.server.names(), ["Void", "Message 5"]);
     // It took credit on both sides.
-    pair.server
-        .connection
-        .set_credit(theirs, 5, false)
-        .expect("attached");
-    pair.run();
+    pair.give_credit(theirs, 5);
     assert_eq!(pair.client.names(), ["Credit 5"]);
 }
 
