@@ -6,16 +6,17 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Begin, DeliveryState, Map, Modified, Open, Outcome, Properties,
-    ReceiverSettleMode, Role, SaslInit, Section, SenderSettleMode, SerialNumber, Source, Symbol,
-    Symbols, Target, Value,
+    AnyTarget, Attach, Begin, DeliveryState, Map, Message as Scanned, Modified, Open, Outcome,
+    Properties, ReceiverSettleMode, Role, SaslInit, Section, SenderSettleMode, SerialNumber,
+    Source, Symbol, Symbols, Target, TerminusDurability, TerminusExpiryPolicy, Value,
 };
 use dunlin_amqp::{
-    Connection, Delivery, Event, Limits, LinkId, Payload, SaslPolicy, Sending, SessionId, Settings,
-    Side, State, Tag,
+    Connection, Delivery, Event, Limits, LinkId, SaslPolicy, Sending, SessionId, Settings, Side,
+    State, Tag,
 };
 use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Transport};
 use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId, Text};
@@ -202,6 +203,29 @@ impl World {
         self.run();
     }
 
+    /// The shards look at their timers, so long after the beginning.
+    pub(super) fn pass(&mut self, time: Duration) {
+        for shard in &mut self.shards {
+            shard.handle_timeout(NOW + time);
+        }
+        self.run();
+    }
+
+    /// Nothing is miscounted, and no table entry was missing.
+    pub(super) fn check_counts(&self) {
+        for shard in &self.shards {
+            assert_eq!(shard.census().miscounted_bytes, 0);
+            assert_eq!(shard.stats().internal_errors, 0);
+        }
+    }
+
+    /// As [`World::check_counts`], and no request is under way.
+    pub(super) fn check(&self) {
+        self.check_counts();
+        let pending = self.shards.iter().map(|shard| shard.census().pending);
+        assert_eq!(pending.sum::<usize>(), 0);
+    }
+
     pub(super) fn open(&mut self, conn: ConnId, protocol: &'static str) {
         let peer = Peer {
             addr: ([127, 0, 0, 1], 1).into(),
@@ -318,7 +342,7 @@ impl Client {
             let answer = world.take_sent(self.conn);
             let mut data = &answer[..];
             while let Some(event) = self.engine.poll_event(NOW, &mut data) {
-                self.events.push_back(owned(event));
+                self.events.push_back(event.into_owned());
             }
             if out.is_empty() && answer.is_empty() {
                 return;
@@ -348,23 +372,98 @@ impl Client {
             address,
             ..Target::default()
         };
-        let attach = Attach {
-            name: "sender",
-            role: Role::Sender,
-            source: Some(Source::default()),
-            target: Some(AnyTarget::Target(target)),
-            initial_delivery_count: Some(SerialNumber(0)),
-            ..Attach::default()
-        };
-        self.attach(world, &attach)
+        self.attach(world, &sender(target))
     }
 
     pub(super) fn receiver(&mut self, world: &mut World, address: &str, credit: u32) -> LinkId {
-        let attach = receiver(address);
-        let link = self.attach(world, &attach);
-        self.engine.set_credit(link, credit, false).expect("credit");
-        self.exchange(world);
+        self.take(world, &receiver(address), credit)
+    }
+
+    /// Attaches a receiver, with credit.
+    pub(super) fn take(&mut self, world: &mut World, attach: &Attach<'_>, credit: u32) -> LinkId {
+        let link = self.attach(world, attach);
+        self.give_credit(world, link, credit);
         link
+    }
+
+    /// A client with a link that sends to `address`.
+    pub(super) fn sending(world: &mut World, conn: ConnId, address: &str) -> (Self, LinkId) {
+        let mut client = Self::new(world, conn, None);
+        let link = client.sender(world, Some(address));
+        (client, link)
+    }
+
+    /// A client with a link that receives from `address`.
+    pub(super) fn receiving(
+        world: &mut World,
+        conn: ConnId,
+        address: &str,
+        credit: u32,
+    ) -> (Self, LinkId) {
+        let mut client = Self::new(world, conn, None);
+        let link = client.receiver(world, address, credit);
+        (client, link)
+    }
+
+    pub(super) fn give_credit(&mut self, world: &mut World, link: LinkId, credit: u32) {
+        let given = self.engine.set_credit(link, credit, false);
+        given.expect("attached");
+        self.exchange(world);
+    }
+
+    /// Has a link drained; whether the broker says that it is.
+    pub(super) fn drain(&mut self, world: &mut World, link: LinkId, credit: u32) -> bool {
+        let given = self.engine.set_credit(link, credit, true);
+        given.expect("attached");
+        self.exchange(world);
+        let drained = |event: &Event<'_>| {
+            matches!(
+                event,
+                Event::Flow {
+                    credit: 0,
+                    drained: true,
+                    ..
+                }
+            )
+        };
+        self.events.iter().any(drained)
+    }
+
+    pub(super) fn detach(&mut self, world: &mut World, link: LinkId, closed: bool) {
+        let detached = self.engine.detach(link, closed, None);
+        detached.expect("attached");
+        self.exchange(world);
+    }
+
+    pub(super) fn settle(&mut self, world: &mut World, of: Delivery, state: &DeliveryState<'_>) {
+        self.engine.settle(of, Some(state)).expect("open");
+        self.exchange(world);
+    }
+
+    /// Accepts all messages that have come; their payloads.
+    pub(super) fn accept_all(&mut self, world: &mut World) -> String {
+        self.exchange(world);
+        let got = self.taken();
+        for (delivery, ..) in &got {
+            let accepted = Some(&DeliveryState::ACCEPTED);
+            self.engine.settle(*delivery, accepted).expect("open");
+        }
+        self.exchange(world);
+        payloads(&got)
+    }
+
+    /// Sends a message, which is accepted.
+    pub(super) fn send_accepted(&mut self, world: &mut World, link: LinkId, bytes: Vec<u8>) {
+        let sent = self.send(world, link, false, bytes);
+        let (answered, state) = self.outcome().expect("an outcome");
+        assert!(answered == sent && is_accepted(&state), "{state:?}");
+    }
+
+    /// Sends a durable message for each byte.
+    pub(super) fn send_all(&mut self, world: &mut World, link: LinkId, payloads: &str) {
+        for byte in payloads.bytes() {
+            self.send_accepted(world, link, message(true, &[byte]));
+        }
     }
 
     pub(super) fn send(
@@ -406,6 +505,23 @@ impl Client {
         None
     }
 
+    /// All messages that have come: delivery, last byte, delivery count.
+    pub(super) fn taken(&mut self) -> Vec<(Delivery, u8, u32)> {
+        let all = core::iter::from_fn(|| self.message());
+        all.map(|(delivery, _, bytes)| {
+            let header = Scanned::scan(&bytes).expect("a message").header();
+            let count = header.expect("valid").map_or(0, |h| h.delivery_count);
+            (delivery, *bytes.last().expect("a payload"), count)
+        })
+        .collect()
+    }
+
+    /// The payloads of all messages that have come.
+    pub(super) fn payloads(&mut self, world: &mut World) -> String {
+        self.exchange(world);
+        payloads(&self.taken())
+    }
+
     /// The address in the answer to the attachment of a receiver.
     pub(super) fn attached(&mut self) -> Option<String> {
         while let Some(event) = self.events.pop_front() {
@@ -428,54 +544,30 @@ impl Client {
     }
 }
 
-pub(super) fn owned(event: Event<'_>) -> Event<'static> {
-    match event {
-        Event::Message(message) => Event::Message(dunlin_amqp::Message {
-            delivery: message.delivery,
-            tag: message.tag,
-            format: message.format,
-            settled: message.settled,
-            rcv_settle_mode: message.rcv_settle_mode,
-            state: message.state,
-            resume: message.resume,
-            payload: Payload::Owned(message.payload.into_bytes()),
-        }),
-        Event::Disposition {
-            delivery,
-            tag,
-            state,
-            settled,
-        } => Event::Disposition {
-            delivery,
-            tag,
-            state,
-            settled,
-        },
-        Event::Detached {
-            link,
-            closed,
-            error,
-        } => Event::Detached {
-            link,
-            closed,
-            error,
-        },
-        Event::Flow {
-            link,
-            credit,
-            available,
-            drained,
-        } => Event::Flow {
-            link,
-            credit,
-            available,
-            drained,
-        },
-        Event::Attached { link, attach } => Event::Attached { link, attach },
-        Event::Opened(body) => Event::Opened(body),
-        Event::Closed { error, by_peer } => Event::Closed { error, by_peer },
-        // No test looks at the others.
-        _ => Event::SaslChallenge(Bytes::new()),
+pub(super) fn payloads(messages: &[(Delivery, u8, u32)]) -> String {
+    let bytes = messages.iter().map(|(_, byte, _)| char::from(*byte));
+    bytes.collect()
+}
+
+/// A link that sends to `target`.
+pub(super) fn sender(target: Target<'_>) -> Attach<'_> {
+    Attach {
+        name: "sender",
+        role: Role::Sender,
+        source: Some(Source::default()),
+        target: Some(AnyTarget::Target(target)),
+        initial_delivery_count: Some(SerialNumber(0)),
+        ..Attach::default()
+    }
+}
+
+/// A source that is kept for ever.
+pub(super) fn never(address: &str) -> Source<'_> {
+    Source {
+        address: Some(address),
+        durable: TerminusDurability::UnsettledState,
+        expiry_policy: TerminusExpiryPolicy::Never,
+        ..Source::default()
     }
 }
 
@@ -556,8 +648,7 @@ pub(super) fn publish(id: u8, payload: &[u8]) -> Vec<u8> {
 fn a_transfer_reaches_mqtt_on_every_shard_and_is_accepted() {
     let mut world = World::new(2, OPEN);
     world.mqtt(conn(1, 1), 0);
-    let mut client = Client::new(&mut world, conn(0, 2), None);
-    let link = client.sender(&mut world, Some("t/a"));
+    let (mut client, link) = Client::sending(&mut world, conn(0, 2), "t/a");
     let sent = client.send(&mut world, link, false, message(true, b"hello"));
     let got = world.take_sent(conn(1, 1));
     assert_eq!(got.first(), Some(&0x32), "QoS 1 PUBLISH in {got:?}");
@@ -579,8 +670,7 @@ fn a_transfer_is_accepted_when_the_store_has_what_depends_on_it() {
     for shard in [0, 1] {
         let mut world = World::new(2, OPEN);
         world.mqtt(conn(shard, 1), 60);
-        let mut client = Client::new(&mut world, conn(0, 2), None);
-        let link = client.sender(&mut world, Some("t/a"));
+        let (mut client, link) = Client::sending(&mut world, conn(0, 2), "t/a");
         world.held = Some(Vec::new());
         let sent = client.send(&mut world, link, false, message(true, b"kept"));
         assert!(client.outcome().is_none(), "before the store has it");
@@ -596,8 +686,7 @@ fn a_transfer_is_accepted_when_the_store_has_what_depends_on_it() {
 fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
     let mut world = World::new(2, OPEN);
     world.mqtt(conn(1, 1), 0);
-    let mut client = Client::new(&mut world, conn(0, 2), None);
-    let link = client.receiver(&mut world, "t/+", 2);
+    let (mut client, link) = Client::receiving(&mut world, conn(0, 2), "t/+", 2);
     for id in 1..=3 {
         world.bytes(conn(1, 1), &publish(id, &[b'0' + id]));
     }
@@ -613,8 +702,7 @@ fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
             .settle(delivery, Some(&DeliveryState::RELEASED));
         released.expect("settled");
     }
-    client.engine.set_credit(link, 3, false).expect("credit");
-    client.exchange(&mut world);
+    client.give_credit(&mut world, link, 3);
     let again: Vec<(Delivery, bool, Bytes)> = core::iter::from_fn(|| client.message()).collect();
     let payloads: Vec<Option<&u8>> = again.iter().map(|(_, _, b)| b.last()).collect();
     assert_eq!(payloads, [Some(&b'1'), Some(&b'2'), Some(&b'3')]);
@@ -634,27 +722,14 @@ fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
             .expect("settled");
     }
     // What there is, then the rest of the credit goes back.
-    client.engine.set_credit(link, 9, true).expect("credit");
-    client.exchange(&mut world);
+    assert!(client.drain(&mut world, link, 9));
     let (_, _, bytes) = client.message().expect("the one that failed");
-    let header = dunlin_amqp::codec::Message::scan(&bytes).expect("a message");
+    let header = Scanned::scan(&bytes).expect("a message");
     let header = header.header().expect("valid").expect("a header");
     assert_eq!(header.delivery_count, 1);
-    let drained = |event| {
-        matches!(
-            event,
-            Event::Flow {
-                credit: 0,
-                drained: true,
-                ..
-            }
-        )
-    };
-    assert!(client.events.drain(..).any(drained));
     // The end of the link is the end of the subscription.
     let before = world.shards[0].census();
-    client.engine.detach(link, true, None).expect("detach");
-    client.exchange(&mut world);
+    client.detach(&mut world, link, true);
     let census = world.shards[0].census();
     assert_eq!((before.sessions, census.sessions), (1, 0));
     assert_eq!(census.miscounted_bytes, 0);
@@ -666,20 +741,13 @@ fn a_subscription_sends_within_credit_and_takes_back_what_is_released() {
 fn a_drain_is_answered_when_the_credit_is_used_up() {
     let mut world = World::new(1, OPEN);
     world.mqtt(conn(0, 1), 0);
-    let mut client = Client::new(&mut world, conn(0, 2), None);
-    let link = client.receiver(&mut world, "t/a", 0);
+    let (mut client, link) = Client::receiving(&mut world, conn(0, 2), "t/a", 0);
     for id in 1..=2 {
         world.bytes(conn(0, 1), &publish(id, b"x"));
     }
     // One of two, and then none: neither waits for the message that is left.
     for credit in [1, 0] {
-        client
-            .engine
-            .set_credit(link, credit, true)
-            .expect("credit");
-        client.exchange(&mut world);
-        let drained = |event: &Event<'_>| matches!(event, Event::Flow { drained: true, .. });
-        assert!(client.events.iter().any(drained), "{credit}");
+        assert!(client.drain(&mut world, link, credit), "{credit}");
         assert_eq!(client.message().is_some(), credit == 1);
         client.events.clear();
     }
@@ -694,9 +762,7 @@ fn exactly_once_is_settled_by_the_sender_last() {
         rcv_settle_mode: ReceiverSettleMode::Second,
         ..receiver("t/a")
     };
-    let link = to.attach(&mut world, &second);
-    to.engine.set_credit(link, 5, false).expect("credit");
-    to.exchange(&mut world);
+    to.take(&mut world, &second, 5);
     let sender = from.sender(&mut world, Some("t/a"));
     let symbol = Value::Symbol(Symbol::from_static("x-opt-mqtt-qos"));
     let entries = [(symbol, Value::Ubyte(2))];
@@ -724,8 +790,7 @@ fn exactly_once_is_settled_by_the_sender_last() {
 fn between_amqp_clients_the_bare_message_is_untouched() {
     let mut world = World::new(1, OPEN);
     let mut from = Client::new(&mut world, conn(0, 1), None);
-    let mut to = Client::new(&mut world, conn(0, 2), None);
-    to.receiver(&mut world, "/topics/t/#", 5);
+    let (mut to, _) = Client::receiving(&mut world, conn(0, 2), "/topics/t/#", 5);
     // The anonymous relay: `to` says the topic.
     let link = from.sender(&mut world, None);
     let mut bare = Vec::new();
@@ -746,7 +811,7 @@ fn between_amqp_clients_the_bare_message_is_untouched() {
     to.exchange(&mut world);
     let (_, settled, bytes) = to.message().expect("a message");
     assert!(!settled, "not durable, and answered all the same");
-    let scanned = dunlin_amqp::codec::Message::scan(&bytes).expect("a message");
+    let scanned = Scanned::scan(&bytes).expect("a message");
     assert_eq!(scanned.bare_and_footer(), &bare[..]);
 }
 
@@ -844,9 +909,7 @@ fn settled_links_and_the_end_of_a_connection_leave_nothing() {
         snd_settle_mode: SenderSettleMode::Settled,
         ..receiver("t/a")
     };
-    let link = to.attach(&mut world, &always);
-    to.engine.set_credit(link, 1, false).expect("credit");
-    to.exchange(&mut world);
+    to.take(&mut world, &always, 1);
     let sender = from.sender(&mut world, Some("t/a"));
     for _ in 0..3 {
         from.send(&mut world, sender, false, message(true, b"x"));

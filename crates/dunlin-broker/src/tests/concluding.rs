@@ -7,15 +7,15 @@ use core::time::Duration;
 use bytes::Bytes;
 use dunlin_amqp::codec::{
     AnyTarget, Attach, DeliveryState, LifetimePolicy, Map, Modified, Outcome, Received,
-    ReceiverSettleMode, Rejected, Role, SerialNumber, Source, Symbol, Target, TerminusExpiryPolicy,
-    TransactionalState, Value,
+    ReceiverSettleMode, Rejected, Source, Symbol, Target, TerminusExpiryPolicy, TransactionalState,
+    Value,
 };
 use dunlin_amqp::{Delivery, Demand, Event, LinkId, Sending, State, Tag};
 use dunlin_base::Text;
 use dunlin_store::StoreOp;
 
-use super::amqp::{Client, NOW, OPEN, World, conn, message, receiver};
-use super::queues::{address, internal_errors, lose, miscounted, named, payloads, taken};
+use super::amqp::{Client, OPEN, World, conn, message, payloads, receiver, sender};
+use super::queues::{address, lose, named};
 use super::transactions::Controller;
 use crate::config::Config;
 use crate::queues::options::QueueOptions;
@@ -30,28 +30,12 @@ fn second(address: &str) -> Attach<'_> {
     }
 }
 
-fn attach(client: &mut Client, world: &mut World, attach: &Attach<'_>, credit: u32) -> LinkId {
-    let link = client.attach(world, attach);
-    client
-        .engine
-        .set_credit(link, credit, false)
-        .expect("credit");
-    client.exchange(world);
-    link
-}
-
-fn detach(client: &mut Client, world: &mut World, link: LinkId, closed: bool) {
-    client.engine.detach(link, closed, None).expect("attached");
-    client.exchange(world);
-}
-
 fn send(world: &mut World, to: &str, payloads: &str) {
-    let mut from = Client::new(world, conn(1, 90), None);
-    let link = from.sender(world, Some(to));
+    let (mut from, link) = Client::sending(world, conn(1, 90), to);
     for byte in payloads.bytes() {
         from.send(world, link, false, message(true, &[byte]));
     }
-    detach(&mut from, world, link, true);
+    from.detach(world, link, true);
 }
 
 /// Deliveries that the broker has settled, with what it said.
@@ -65,10 +49,6 @@ fn settled(client: &mut Client) -> Vec<State> {
         _ => None,
     });
     all.collect()
-}
-
-fn check(world: &World) {
-    assert_eq!((miscounted(world), internal_errors(world)), (0, 0));
 }
 
 /// A queue with dead messages of its own, and what gets them.
@@ -107,24 +87,23 @@ fn a_commit_is_off_when_a_group_has_its_message_again() {
             absent_member(&mut world);
         }
         let mut by = Controller::new(&mut world, 0, 1);
-        let link = attach(&mut by.client, &mut world, &second(SHARE), 1);
-        let mut from = Client::new(&mut world, conn(0, 90), None);
-        let to = from.sender(&mut world, Some("u/a"));
+        let link = by.client.take(&mut world, &second(SHARE), 1);
+        let (mut from, to) = Client::sending(&mut world, conn(0, 90), "u/a");
         from.send(&mut world, to, false, message(true, b"1"));
         by.client.exchange(&mut world);
-        let got = taken(&mut by.client);
+        let got = by.client.taken();
         assert_eq!(payloads(&got), "1");
         let mut other = Client::new(&mut world, conn(0, 2), None);
-        attach(&mut other, &mut world, &second(SHARE), 5);
+        other.take(&mut world, &second(SHARE), 5);
         let id = by.declare(&mut world);
         by.retire(&mut world, &id, got[0].0, Outcome::Accepted, settled);
-        detach(&mut by.client, &mut world, link, true);
+        by.client.detach(&mut world, link, true);
         let committed = by.commit(&mut world, &id).is_ok();
         other.exchange(&mut world);
-        let again = payloads(&taken(&mut other));
+        let again = payloads(&other.taken());
         let expected = if committed { "" } else { "1" };
         assert_eq!(again, expected, "{is_kept} {settled}");
-        check(&world);
+        world.check_counts();
     }
 }
 
@@ -134,15 +113,14 @@ fn what_a_group_has_in_the_store_leaves_it_with_the_commit() {
         let mut world = World::new(1, OPEN);
         absent_member(&mut world);
         let mut by = Controller::new(&mut world, 0, 1);
-        attach(&mut by.client, &mut world, &second(SHARE), 2);
-        let mut from = Client::new(&mut world, conn(0, 90), None);
-        let to = from.sender(&mut world, Some("u/a"));
+        by.client.take(&mut world, &second(SHARE), 2);
+        let (mut from, to) = Client::sending(&mut world, conn(0, 90), "u/a");
         for byte in *b"12" {
             from.send(&mut world, to, false, message(true, &[byte]));
         }
         assert_eq!(world.store.stored_messages(), 2);
         by.client.exchange(&mut world);
-        let got = taken(&mut by.client);
+        let got = by.client.taken();
         assert_eq!(payloads(&got), "12");
         let id = by.declare(&mut world);
         by.retire(&mut world, &id, got[0].0, Outcome::Accepted, true);
@@ -163,13 +141,13 @@ fn what_a_group_has_in_the_store_leaves_it_with_the_commit() {
         // What it has not taken comes again.
         by.client.exchange(&mut world);
         let mut other = Client::new(&mut world, conn(0, 2), None);
-        attach(&mut other, &mut world, &second(SHARE), 5);
+        other.take(&mut world, &second(SHARE), 5);
         lose(&mut world, conn(0, 1));
         other.exchange(&mut world);
-        let mut again: Vec<u8> = taken(&mut other).iter().map(|it| it.1).collect();
+        let mut again: Vec<u8> = other.taken().iter().map(|it| it.1).collect();
         again.sort_unstable();
         assert_eq!(again, if refused { &b"12"[..] } else { b"2" });
-        check(&world);
+        world.check_counts();
     }
 }
 
@@ -180,25 +158,25 @@ fn a_commit_concludes_without_the_link_that_asked_for_it() {
         let mut world = World::new(2, OPEN);
         absent_member(&mut world);
         let mut by = Controller::new(&mut world, 0, 1);
-        attach(&mut by.client, &mut world, &second(of), 1);
+        by.client.take(&mut world, &second(of), 1);
         let to = if of == SHARE { "u/a" } else { of };
         send(&mut world, to, "1");
         by.client.exchange(&mut world);
-        let got = taken(&mut by.client);
+        let got = by.client.taken();
         assert_eq!(payloads(&got), "1", "{of}");
         let id = by.declare(&mut world);
         by.retire(&mut world, &id, got[0].0, Outcome::Accepted, false);
         world.held = Some(Vec::new());
         by.discharge(&mut world, &id, false);
         let link = by.link;
-        detach(&mut by.client, &mut world, link, true);
+        by.client.detach(&mut world, link, true);
         by.client.events.clear();
         world.release_store();
         by.client.exchange(&mut world);
         assert_eq!(settled(&mut by.client).len(), 1, "{of}");
         let census = world.shards[0].census();
         assert_eq!((census.in_flight, world.store.stored_messages()), (0, 0));
-        check(&world);
+        world.check();
     }
 }
 
@@ -209,8 +187,8 @@ fn a_dead_message_is_settled_when_it_is_with_the_dead() {
         let mut world = World::configured(2, OPEN, with_dead(&queue));
         send(&mut world, &queue, "1");
         let mut to = Client::new(&mut world, conn(shard, 2), None);
-        attach(&mut to, &mut world, &second(&queue), 1);
-        let got = taken(&mut to);
+        to.take(&mut world, &second(&queue), 1);
+        let got = to.taken();
         world.held = Some(Vec::new());
         let rejected = DeliveryState::Outcome(Outcome::Rejected(Rejected::default()));
         to.engine.update(got[0].0, &rejected).expect("open");
@@ -229,10 +207,7 @@ fn a_dead_message_is_settled_when_it_is_with_the_dead() {
         if refused {
             assert!(settled(&mut to).is_empty(), "it is not with the dead");
             assert_eq!(world.store.stored_messages(), 1);
-            for shard in &mut world.shards {
-                shard.handle_timeout(NOW + Duration::from_secs(1));
-            }
-            world.run();
+            world.pass(Duration::from_secs(1));
             to.exchange(&mut world);
         }
         assert_eq!(settled(&mut to).len(), 1, "{shard} {refused}");
@@ -240,10 +215,9 @@ fn a_dead_message_is_settled_when_it_is_with_the_dead() {
         let dead: u64 = world.shards.iter().map(|it| it.stats().messages_dead).sum();
         assert_eq!(dead, 1);
         world.restart();
-        let mut to = Client::new(&mut world, conn(0, 3), None);
-        to.receiver(&mut world, "/queues/dead", 1);
-        assert_eq!(payloads(&taken(&mut to)), "1");
-        check(&world);
+        let (mut to, _) = Client::receiving(&mut world, conn(0, 3), "/queues/dead", 1);
+        assert_eq!(payloads(&to.taken()), "1");
+        world.check();
     }
 }
 
@@ -253,23 +227,22 @@ fn what_a_member_releases_before_it_goes_is_for_others_of_its_group() {
         let mut world = World::new(2, OPEN);
         absent_member(&mut world);
         let mut to = Client::new(&mut world, conn(0, 1), None);
-        let link = attach(&mut to, &mut world, &second(SHARE), 2);
+        let link = to.take(&mut world, &second(SHARE), 2);
         send(&mut world, "u/a", "1");
         to.exchange(&mut world);
-        let got = taken(&mut to);
+        let got = to.taken();
         assert_eq!(payloads(&got), "1");
         // Both in one write.
         if released {
             let state = DeliveryState::RELEASED;
             to.engine.settle(got[0].0, Some(&state)).expect("open");
         }
-        to.engine.detach(link, true, None).expect("detach");
-        to.exchange(&mut world);
+        to.detach(&mut world, link, true);
         assert_eq!(world.store.stored_messages(), 1);
         // The one whose client is away has it.
         let queued: usize = world.shards.iter().map(|it| it.census().queued).sum();
         assert_eq!(queued, 1, "{released}");
-        check(&world);
+        world.check_counts();
     }
 }
 
@@ -286,33 +259,29 @@ fn what_is_not_for_one_consumer_is_for_another_after_the_commit() {
         send(&mut world, &queue, "1");
         let mut by = Controller::new(&mut world, shard, 1);
         let link = by.client.receiver(&mut world, &queue, 1);
-        let got = taken(&mut by.client);
-        let mut other = Client::new(&mut world, conn(1, 2), None);
-        let others = other.receiver(&mut world, &queue, 0);
+        let got = by.client.taken();
+        let (mut other, others) = Client::receiving(&mut world, conn(1, 2), &queue, 0);
         let id = by.declare(&mut world);
         by.retire(&mut world, &id, got[0].0, elsewhere, true);
         world.held = Some(Vec::new());
         by.discharge(&mut world, &id, false);
         if !stays {
-            detach(&mut other, &mut world, others, true);
+            other.detach(&mut world, others, true);
         }
         world.release_store();
         by.client.exchange(&mut world);
         assert!(by.answer().is_ok());
-        by.client.engine.set_credit(link, 5, false).expect("credit");
-        by.client.exchange(&mut world);
-        assert!(taken(&mut by.client).is_empty(), "not for this one");
+        by.client.give_credit(&mut world, link, 5);
+        assert!(by.client.taken().is_empty(), "not for this one");
         if stays {
-            other.engine.set_credit(others, 5, false).expect("credit");
-            other.exchange(&mut world);
-            let again = taken(&mut other);
+            other.give_credit(&mut world, others, 5);
+            let again = other.taken();
             assert_eq!((payloads(&again).as_str(), again[0].2), ("1", 1));
         } else {
-            let mut digger = Client::new(&mut world, conn(0, 3), None);
-            digger.receiver(&mut world, DEAD, 5);
-            assert_eq!(payloads(&taken(&mut digger)), "1");
+            let (mut digger, _) = Client::receiving(&mut world, conn(0, 3), DEAD, 5);
+            assert_eq!(payloads(&digger.taken()), "1");
         }
-        check(&world);
+        world.check();
     }
 }
 
@@ -326,19 +295,17 @@ fn a_message_that_others_do_not_take_stays_so_through_a_transaction() {
     for commits in [true, false] {
         let mut world = World::new(2, OPEN);
         send(&mut world, &queue, "1");
-        let mut first = Client::new(&mut world, conn(1, 2), None);
-        let link = first.receiver(&mut world, &queue, 1);
-        let got = taken(&mut first);
+        let (mut first, link) = Client::receiving(&mut world, conn(1, 2), &queue, 1);
+        let got = first.taken();
         let mut by = Controller::new(&mut world, 0, 1);
         by.client.receiver(&mut world, &queue, 1);
         first
             .engine
             .settle(got[0].0, Some(&elsewhere))
             .expect("open");
-        first.engine.set_credit(link, 5, false).expect("credit");
-        first.exchange(&mut world);
+        first.give_credit(&mut world, link, 5);
         by.client.exchange(&mut world);
-        let got = taken(&mut by.client);
+        let got = by.client.taken();
         assert_eq!(payloads(&got), "1");
         let id = by.declare(&mut world);
         by.retire(&mut world, &id, got[0].0, Outcome::Released, true);
@@ -347,8 +314,8 @@ fn a_message_that_others_do_not_take_stays_so_through_a_transaction() {
             false => by.roll_back(&mut world, &id),
         }
         first.exchange(&mut world);
-        assert!(taken(&mut first).is_empty(), "{commits}");
-        check(&world);
+        assert!(first.taken().is_empty(), "{commits}");
+        world.check();
     }
 }
 
@@ -365,15 +332,7 @@ fn brief_node(world: &mut World, client: &mut Client) -> (LinkId, Text) {
         dynamic_node_properties: Some(Map::new(&policy)),
         ..Target::default()
     };
-    let maker = Attach {
-        name: "sender",
-        role: Role::Sender,
-        source: Some(Source::default()),
-        target: Some(AnyTarget::Target(target)),
-        initial_delivery_count: Some(SerialNumber(0)),
-        ..Attach::default()
-    };
-    let link = owner.attach(world, &maker);
+    let link = owner.attach(world, &sender(target));
     let mut address = None;
     while let Some(event) = owner.events.pop_front() {
         if let Event::Attached { attach, .. } = event
@@ -385,7 +344,7 @@ fn brief_node(world: &mut World, client: &mut Client) -> (LinkId, Text) {
     let address = address.expect("an address");
     owner.send(world, link, false, message(true, b"1"));
     let taker = client.receiver(world, &address, 1);
-    detach(&mut owner, world, link, true);
+    owner.detach(world, link, true);
     (taker, address)
 }
 
@@ -397,7 +356,7 @@ fn a_node_stays_for_messages_whose_outcome_is_under_way() {
         let mut world = World::configured(2, OPEN, with_dead(&queue));
         let mut by = Controller::new(&mut world, 1, 1);
         let (link, address) = brief_node(&mut world, &mut by.client);
-        let got = taken(&mut by.client);
+        let got = by.client.taken();
         assert_eq!(payloads(&got), "1");
         let of = got[0].0;
         let id = by.declare(&mut world);
@@ -431,7 +390,7 @@ fn a_node_stays_for_messages_whose_outcome_is_under_way() {
             let sent = by.client.engine.send(to, &sending, &bytes, &Bytes::new());
             sent.expect("credit");
         }
-        detach(&mut by.client, &mut world, link, true);
+        by.client.detach(&mut world, link, true);
         world.refuses = true;
         world.release_store();
         world.refuses = false;
@@ -439,17 +398,17 @@ fn a_node_stays_for_messages_whose_outcome_is_under_way() {
         let mut last = Client::new(&mut world, conn(1, 2), None);
         let from = if way == "burier" { DEAD } else { &address };
         let link = last.receiver(&mut world, from, 5);
-        let got = taken(&mut last);
+        let got = last.taken();
         assert_eq!(payloads(&got), "1", "{way}");
         last.engine
             .settle(got[0].0, Some(&DeliveryState::ACCEPTED))
             .expect("open");
-        detach(&mut last, &mut world, link, true);
+        last.detach(&mut world, link, true);
         // Then it ends.
         last.events.clear();
         last.attach(&mut world, &receiver(&address));
         assert_eq!(last.refusal().as_deref(), Some("amqp:not-found"), "{way}");
-        check(&world);
+        world.check();
     }
 }
 
@@ -457,20 +416,18 @@ fn a_node_stays_for_messages_whose_outcome_is_under_way() {
 fn a_subscription_waits_for_the_connection_that_left_it_last() {
     let wanted = Attach {
         name: "kept",
-        role: Role::Receiver,
         source: Some(Source {
             address: Some("t/#"),
             expiry_policy: TerminusExpiryPolicy::ConnectionClose,
             ..Source::default()
         }),
-        target: Some(AnyTarget::Target(Target::default())),
-        ..Attach::default()
+        ..receiver("t/#")
     };
     let mut world = World::new(2, OPEN);
     for serial in [1, 2] {
         let mut client = Client::new(&mut world, conn(0, serial), None);
-        let link = attach(&mut client, &mut world, &wanted, 5);
-        detach(&mut client, &mut world, link, false);
+        let link = client.take(&mut world, &wanted, 5);
+        client.detach(&mut world, link, false);
     }
     let sessions = |world: &World| {
         let all = world.shards.iter().map(|shard| shard.census().sessions);
@@ -480,7 +437,7 @@ fn a_subscription_waits_for_the_connection_that_left_it_last() {
     assert_eq!(sessions(&world), 1, "the second connection is open");
     lose(&mut world, conn(0, 2));
     assert_eq!(sessions(&world), 0);
-    check(&world);
+    world.check();
 }
 
 /// Says a state of a delivery that is not part of the transaction.
@@ -497,8 +454,8 @@ fn an_outcome_that_leaves_its_transaction_gives_back_its_room() {
     });
     send(&mut world, &queue, "12");
     let mut by = Controller::new(&mut world, 0, 1);
-    attach(&mut by.client, &mut world, &second(&queue), 2);
-    let got = taken(&mut by.client);
+    by.client.take(&mut world, &second(&queue), 2);
+    let got = by.client.taken();
     let id = by.declare(&mut world);
     by.retire(&mut world, &id, got[0].0, Outcome::Accepted, false);
     update(&mut by, &mut world, got[0].0, &DeliveryState::ACCEPTED);
@@ -506,7 +463,7 @@ fn an_outcome_that_leaves_its_transaction_gives_back_its_room() {
     by.retire(&mut world, &id, got[1].0, Outcome::Accepted, false);
     assert_eq!(by.commit(&mut world, &id), Ok(()));
     assert_eq!(world.store.stored_messages(), 0);
-    check(&world);
+    world.check();
 }
 
 #[test]
@@ -519,8 +476,8 @@ fn a_state_that_is_no_outcome_changes_none_in_a_transaction() {
     let mut world = World::configured(2, OPEN, with_dead(&queue));
     send(&mut world, &queue, "12");
     let mut by = Controller::new(&mut world, 0, 1);
-    attach(&mut by.client, &mut world, &second(&queue), 2);
-    let got = taken(&mut by.client);
+    by.client.take(&mut world, &second(&queue), 2);
+    let got = by.client.taken();
     let id = by.declare(&mut world);
     by.retire(&mut world, &id, got[0].0, Outcome::Accepted, false);
     update(&mut by, &mut world, got[0].0, &received);
@@ -530,15 +487,10 @@ fn a_state_that_is_no_outcome_changes_none_in_a_transaction() {
         txn_id: &id,
         outcome: None,
     });
-    by.client
-        .engine
-        .settle(got[1].0, Some(&done))
-        .expect("open");
-    by.client.exchange(&mut world);
+    by.client.settle(&mut world, got[1].0, &done);
     assert_eq!(by.commit(&mut world, &id), Ok(()));
     assert_eq!(world.store.stored_messages(), 1, "the dead one");
-    let mut digger = Client::new(&mut world, conn(0, 3), None);
-    digger.receiver(&mut world, DEAD, 5);
-    assert_eq!(payloads(&taken(&mut digger)), "2");
-    check(&world);
+    let (mut digger, _) = Client::receiving(&mut world, conn(0, 3), DEAD, 5);
+    assert_eq!(payloads(&digger.taken()), "2");
+    world.check();
 }

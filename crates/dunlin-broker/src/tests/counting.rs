@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::amqp::{Client, OPEN, World, conn, is_accepted, message};
-use super::queues::{address, internal_errors, miscounted, queued};
+use super::queues::{address, queued};
 use crate::config::Config;
 
 #[test]
@@ -17,22 +17,21 @@ fn messages_on_their_way_to_the_store_are_counted() {
     ] {
         let mut world = World::new(2, OPEN);
         world.mqtt(conn(0, 1), 60);
-        let mut from = Client::new(&mut world, conn(shard, 2), None);
-        let link = from.sender(&mut world, Some(to));
+        let (mut from, link) = Client::sending(&mut world, conn(shard, 2), to);
         assert_eq!(queued(&world), 0);
         world.held = Some(Vec::new());
         for _ in 0..3 {
             from.send(&mut world, link, false, message(true, &[0; 1000]));
         }
         assert!(queued(&world) > 3000, "{to} {shard}: {}", queued(&world));
-        assert_eq!(miscounted(&world), 0);
+        assert_eq!(world.shards[0].census().miscounted_bytes, 0);
         world.refuses = refuses;
         world.release_store();
         match refuses {
             true => assert_eq!(queued(&world), 0),
             false => assert!((3000..6000).contains(&queued(&world))),
         }
-        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+        world.check();
     }
 }
 
@@ -44,8 +43,7 @@ fn no_more_is_on_its_way_to_the_store_than_there_is_memory() {
         let small = |config: &mut Config| config.memory.bytes = 1 << 20;
         let mut world = World::configured(1, OPEN, small);
         world.mqtt(conn(0, 1), 60);
-        let mut from = Client::new(&mut world, conn(0, 2), None);
-        let link = from.sender(&mut world, Some(to));
+        let (mut from, link) = Client::sending(&mut world, conn(0, 2), to);
         world.held = Some(Vec::new());
         let mut refused = 0;
         for _ in 0..200 {
@@ -63,6 +61,6 @@ fn no_more_is_on_its_way_to_the_store_than_there_is_memory() {
             refused += 1;
         }
         assert_eq!(refused, 200);
-        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+        world.check();
     }
 }

@@ -4,11 +4,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
+use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{
     DeliveryState, Map, Message as Scanned, Modified, Outcome, Properties, Section, Symbol,
     Timestamp, Value,
 };
-use dunlin_amqp::{Delivery, LinkId};
 use dunlin_base::Text;
 
 use super::amqp::{Client, OPEN, World, conn, message};
@@ -44,11 +44,6 @@ fn modified<'a>(undeliverable_here: bool, annotations: Option<Map<'a>>) -> Deliv
     }))
 }
 
-fn say(client: &mut Client, world: &mut World, of: Delivery, state: &DeliveryState<'_>) {
-    client.engine.settle(of, Some(state)).expect("open");
-    client.exchange(world);
-}
-
 /// An annotation of a message as text.
 fn annotation(bytes: &Bytes, name: &str) -> Option<String> {
     let scanned = Scanned::scan(bytes).expect("a message");
@@ -61,7 +56,7 @@ fn annotation(bytes: &Bytes, name: &str) -> Option<String> {
 fn death(client: &mut Client, world: &mut World) -> Option<[Option<String>; 3]> {
     client.exchange(world);
     let (delivery, _, bytes) = client.message()?;
-    say(client, world, delivery, &DeliveryState::ACCEPTED);
+    client.settle(world, delivery, &DeliveryState::ACCEPTED);
     let names = [
         "x-first-death-reason",
         "x-last-death-queue",
@@ -75,22 +70,12 @@ fn reasons(reason: &str) -> Option<[Option<String>; 3]> {
 }
 
 fn consumer(world: &mut World, shard: u16, serial: u64) -> (Client, LinkId) {
-    let mut client = Client::new(world, conn(shard, serial), None);
-    let link = client.receiver(world, JOBS, 1);
-    (client, link)
+    Client::receiving(world, conn(shard, serial), JOBS, 1)
 }
 
 fn send(world: &mut World, serial: u64, bytes: Vec<u8>) {
-    let mut from = Client::new(world, conn(1, serial), None);
-    let link = from.sender(world, Some(JOBS));
+    let (mut from, link) = Client::sending(world, conn(1, serial), JOBS);
     from.send(world, link, false, bytes);
-}
-
-fn checked(world: &World) {
-    for shard in &world.shards {
-        assert_eq!(shard.census().miscounted_bytes, 0);
-        assert_eq!(shard.stats().internal_errors, 0);
-    }
 }
 
 #[test]
@@ -100,24 +85,22 @@ fn what_one_consumer_does_not_take_goes_to_another_and_is_dead_when_none_does() 
     let (mut one, link) = consumer(&mut world, 0, 2);
     let (mut two, _) = consumer(&mut world, 1, 3);
     let (first, ..) = one.message().expect("a message");
-    say(&mut one, &mut world, first, &modified(true, None));
+    one.settle(&mut world, first, &modified(true, None));
     // It has credit again, and does not get it again.
-    one.engine.set_credit(link, 5, false).expect("credit");
-    one.exchange(&mut world);
+    one.give_credit(&mut world, link, 5);
     assert!(one.message().is_none());
     two.exchange(&mut world);
     let (second, _, bytes) = two.message().expect("the message");
     let header = Scanned::scan(&bytes).expect("a message").header();
     assert_eq!(header.expect("valid").expect("some").delivery_count, 1);
-    checked(&world);
-    let mut dead = Client::new(&mut world, conn(0, 4), None);
-    dead.receiver(&mut world, DEAD, 5);
-    say(&mut two, &mut world, second, &modified(true, None));
+    world.check();
+    let (mut dead, _) = Client::receiving(&mut world, conn(0, 4), DEAD, 5);
+    two.settle(&mut world, second, &modified(true, None));
     one.exchange(&mut world);
     assert!(one.message().is_none() && two.message().is_none());
     assert_eq!(death(&mut dead, &mut world), reasons("rejected"));
     assert_eq!(world.store.stored_messages(), 0);
-    checked(&world);
+    world.check();
 }
 
 #[test]
@@ -127,29 +110,25 @@ fn what_waits_for_another_consumer_is_dead_when_that_has_gone() {
         send(&mut world, 1, message(true, b"x"));
         let (mut one, link) = consumer(&mut world, 0, 2);
         // One without credit.
-        let mut two = Client::new(&mut world, conn(1, 3), None);
-        let other = two.receiver(&mut world, JOBS, 0);
+        let (mut two, other) = Client::receiving(&mut world, conn(1, 3), JOBS, 0);
         let (first, ..) = one.message().expect("a message");
-        say(&mut one, &mut world, first, &modified(true, None));
+        one.settle(&mut world, first, &modified(true, None));
         if !stays {
-            one.engine.detach(link, true, None).expect("detach");
-            one.exchange(&mut world);
+            one.detach(&mut world, link, true);
         }
-        two.engine.detach(other, true, None).expect("detach");
-        two.exchange(&mut world);
-        let mut dead = Client::new(&mut world, conn(0, 4), None);
-        dead.receiver(&mut world, DEAD, 5);
+        two.detach(&mut world, other, true);
+        let (mut dead, _) = Client::receiving(&mut world, conn(0, 4), DEAD, 5);
         let expected = if stays { reasons("rejected") } else { None };
         assert_eq!(death(&mut dead, &mut world), expected);
         // Without any consumer it waits for the next.
         let (mut next, _) = consumer(&mut world, 1, 5);
         assert_eq!(next.message().is_some(), !stays);
-        checked(&world);
+        world.check();
         // And after a restart it waits in the queue.
         world.restart();
         let (mut last, _) = consumer(&mut world, 1, 6);
         assert_eq!(last.message().is_some(), !stays);
-        checked(&world);
+        world.check();
     }
 }
 
@@ -162,19 +141,17 @@ fn why_a_message_is_dead_is_kept_over_a_restart() {
     ] {
         let mut world = queues(1000);
         send(&mut world, 1, message(true, b"x"));
-        let mut to = Client::new(&mut world, conn(0, 2), None);
-        to.receiver(&mut world, JOBS, 9);
+        let (mut to, _) = Client::receiving(&mut world, conn(0, 2), JOBS, 9);
         for _ in 0..times {
             let (delivery, ..) = to.message().expect("a message");
-            say(&mut to, &mut world, delivery, &state);
+            to.settle(&mut world, delivery, &state);
         }
         assert!(to.message().is_none());
         world.restart();
-        let mut dead = Client::new(&mut world, conn(1, 3), None);
-        dead.receiver(&mut world, DEAD, 5);
+        let (mut dead, _) = Client::receiving(&mut world, conn(1, 3), DEAD, 5);
         assert_eq!(death(&mut dead, &mut world), reasons(reason));
         assert_eq!(world.store.stored_messages(), 0);
-        checked(&world);
+        world.check();
     }
 }
 
@@ -196,13 +173,12 @@ fn what_is_past_its_time_is_dead_also_when_only_the_store_has_it() {
         }
         let (mut to, _) = consumer(&mut world, 0, 2);
         assert!(to.message().is_none());
-        let mut dead = Client::new(&mut world, conn(0, 4), None);
-        dead.receiver(&mut world, DEAD, 5);
+        let (mut dead, _) = Client::receiving(&mut world, conn(0, 4), DEAD, 5);
         for _ in 0..3 {
             assert_eq!(death(&mut dead, &mut world), reasons("expired"));
         }
         assert_eq!(world.store.stored_messages(), 0);
-        checked(&world);
+        world.check();
     }
 }
 
@@ -218,16 +194,14 @@ fn annotations_of_modified_come_with_the_message() {
     let long = [(name("x-opt-b"), Value::String(&long))];
     for address in [JOBS, "a/topic"] {
         let mut world = queues(1000);
-        let mut to = Client::new(&mut world, conn(0, 1), None);
-        to.receiver(&mut world, address, 9);
-        let mut from = Client::new(&mut world, conn(1, 2), None);
-        let link = from.sender(&mut world, Some(address));
+        let (mut to, _) = Client::receiving(&mut world, conn(0, 1), address, 9);
+        let (mut from, link) = Client::sending(&mut world, conn(1, 2), address);
         from.send(&mut world, link, false, message(true, b"x"));
         to.exchange(&mut world);
         for annotations in [&once[..], &again] {
             let (delivery, ..) = to.message().expect("a message");
             let state = modified(false, Some(Map::new(annotations)));
-            say(&mut to, &mut world, delivery, &state);
+            to.settle(&mut world, delivery, &state);
         }
         let (delivery, _, bytes) = to.message().expect("a message");
         let said = ["x-opt-a", "x-opt-b"].map(|name| annotation(&bytes, name));
@@ -238,28 +212,26 @@ fn annotations_of_modified_come_with_the_message() {
             .data()
             .collect();
         assert_eq!(payload, [b"x"]);
-        checked(&world);
+        world.check();
         if address != JOBS {
             // What is too long is left out.
             let state = modified(false, Some(Map::new(&long)));
-            say(&mut to, &mut world, delivery, &state);
+            to.settle(&mut world, delivery, &state);
             let (_, _, bytes) = to.message().expect("a message");
             assert_eq!(annotation(&bytes, "x-opt-b"), Some("2".into()));
             continue;
         }
         // The store has what was added, and the queue for the dead gets it.
         world.restart();
-        let mut to = Client::new(&mut world, conn(1, 3), None);
-        to.receiver(&mut world, address, 9);
+        let (mut to, _) = Client::receiving(&mut world, conn(1, 3), address, 9);
         let (delivery, _, bytes) = to.message().expect("a message");
         let said = ["x-opt-a", "x-opt-b"].map(|name| annotation(&bytes, name));
         assert_eq!(said, [Some("1".into()), Some("2".into())]);
         let rejected = DeliveryState::Outcome(Outcome::Rejected(Default::default()));
-        say(&mut to, &mut world, delivery, &rejected);
-        let mut to = Client::new(&mut world, conn(0, 4), None);
-        to.receiver(&mut world, DEAD, 9);
+        to.settle(&mut world, delivery, &rejected);
+        let (mut to, _) = Client::receiving(&mut world, conn(0, 4), DEAD, 9);
         let (_, _, bytes) = to.message().expect("a dead message");
         assert_eq!(annotation(&bytes, "x-opt-a"), Some("1".into()));
-        checked(&world);
+        world.check();
     }
 }

@@ -1,17 +1,13 @@
 //! Messages that say when they are delivered.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_amqp::codec::{
-    Attach, DeliveryState, Map, Section, Source, Symbol, TerminusDurability, TerminusExpiryPolicy,
-    Timestamp, Value,
-};
-use dunlin_amqp::{Event, LinkId};
+use dunlin_amqp::Event;
+use dunlin_amqp::codec::{Attach, DeliveryState, Map, Section, Symbol, Timestamp, Value};
 
-use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, receiver};
-use super::queues::{address, addressed, internal_errors, lose, miscounted, payloads, taken};
+use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, never, receiver};
+use super::queues::{address, addressed, lose};
 
 const TIME: &str = "x-opt-delivery-time";
 const DELAY: &str = "x-opt-delivery-delay";
@@ -30,29 +26,9 @@ fn annotated(durable: bool, payload: u8, name: &'static str, value: Value<'_>) -
     bytes
 }
 
-fn send(client: &mut Client, world: &mut World, link: LinkId, bytes: Vec<u8>) {
-    let sent = client.send(world, link, false, bytes);
-    let (answered, state) = client.outcome().expect("an outcome");
-    assert!(answered == sent && is_accepted(&state), "{state:?}");
-}
-
 /// Milliseconds after the beginning.
 fn pass(world: &mut World, ms: u64) {
-    for shard in &mut world.shards {
-        shard.handle_timeout(NOW + Duration::from_millis(ms));
-    }
-    world.run();
-}
-
-fn accept(client: &mut Client, world: &mut World) -> String {
-    client.exchange(world);
-    let got = taken(client);
-    for (delivery, ..) in &got {
-        let accepted = Some(&DeliveryState::ACCEPTED);
-        client.engine.settle(*delivery, accepted).expect("open");
-    }
-    client.exchange(world);
-    payloads(&got)
+    world.pass(Duration::from_millis(ms));
 }
 
 /// Now, in milliseconds since 1970.
@@ -66,10 +42,8 @@ fn a_queue_keeps_a_message_back_until_its_time() {
     for shard in [0, 1] {
         for durable in [true, false] {
             let mut world = World::new(2, OPEN);
-            let mut from = Client::new(&mut world, conn(shard, 1), None);
-            let link = from.sender(&mut world, Some(&queue));
-            let mut to = Client::new(&mut world, conn(1, 2), None);
-            to.receiver(&mut world, &queue, 10);
+            let (mut from, link) = Client::sending(&mut world, conn(shard, 1), &queue);
+            let (mut to, _) = Client::receiving(&mut world, conn(1, 2), &queue, 10);
             for (payload, name, value) in [
                 (b'3', TIME, Value::Timestamp(Timestamp(now_ms() + 300))),
                 (b'2', TIME, Value::Long(now_ms() + 200)),
@@ -80,32 +54,31 @@ fn a_queue_keeps_a_message_back_until_its_time() {
                 (b'0', DELAY, Value::String("soon")),
             ] {
                 let bytes = annotated(durable, payload, name, value);
-                send(&mut from, &mut world, link, bytes);
+                from.send_accepted(&mut world, link, bytes);
             }
-            assert_eq!(accept(&mut to, &mut world), "000");
+            assert_eq!(to.accept_all(&mut world), "000");
             // A link that comes and goes does not stop the clock.
-            let mut other = Client::new(&mut world, conn(0, 3), None);
-            other.receiver(&mut world, &queue, 0);
+            Client::receiving(&mut world, conn(0, 3), &queue, 0);
             lose(&mut world, conn(0, 3));
             pass(&mut world, 99);
-            assert_eq!(accept(&mut to, &mut world), "");
+            assert_eq!(to.accept_all(&mut world), "");
             pass(&mut world, 100);
-            assert_eq!(accept(&mut to, &mut world), "1");
+            assert_eq!(to.accept_all(&mut world), "1");
             pass(&mut world, 299);
-            assert_eq!(accept(&mut to, &mut world), "2");
-            assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+            assert_eq!(to.accept_all(&mut world), "2");
+            world.check();
             if durable {
                 assert_eq!(world.store.stored_messages(), 2);
                 world.restart();
                 to = Client::new(&mut world, conn(0, 4), None);
                 to.receiver(&mut world, &queue, 10);
                 pass(&mut world, 299);
-                assert_eq!(accept(&mut to, &mut world), "");
+                assert_eq!(to.accept_all(&mut world), "");
             }
             pass(&mut world, 300);
-            assert_eq!(accept(&mut to, &mut world), "34");
+            assert_eq!(to.accept_all(&mut world), "34");
             assert_eq!(world.store.stored_messages(), 0);
-            assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+            world.check();
         }
     }
 }
@@ -119,11 +92,10 @@ fn what_is_kept_back_has_its_place_among_the_messages_of_a_queue() {
     };
     let change = super::queues::named(&queue, &[], &options);
     let mut world = World::configured(2, OPEN, change);
-    let mut from = Client::new(&mut world, conn(0, 1), None);
-    let link = from.sender(&mut world, Some(&queue));
+    let (mut from, link) = Client::sending(&mut world, conn(0, 1), &queue);
     for payload in [b'1', b'2'] {
         let bytes = annotated(true, payload, DELAY, Value::Long(100));
-        send(&mut from, &mut world, link, bytes);
+        from.send_accepted(&mut world, link, bytes);
     }
     assert_eq!(from.engine.credit(link), 0, "there is no room");
     let mut other = Client::new(&mut world, conn(0, 2), None);
@@ -133,8 +105,7 @@ fn what_is_kept_back_has_its_place_among_the_messages_of_a_queue() {
     assert!(!is_accepted(&state), "there is no room");
     // Nothing is kept back for years.
     let years = annotated(true, b'4', DELAY, Value::Long(400 * 24 * 3_600_000));
-    let mut from = Client::new(&mut world, conn(0, 3), None);
-    let link = from.sender(&mut world, Some("t/a"));
+    let (mut from, link) = Client::sending(&mut world, conn(0, 3), "t/a");
     from.send(&mut world, link, false, years);
     let (_, state) = from.outcome().expect("an outcome");
     let DeliveryState::Outcome(dunlin_amqp::codec::Outcome::Rejected(rejected)) = state.get()
@@ -151,24 +122,17 @@ fn a_subscription_that_stays_keeps_messages_back_too() {
         let mut world = World::new(2, OPEN);
         let wanted = Attach {
             name,
-            source: Some(Source {
-                address: Some("t/#"),
-                durable: TerminusDurability::UnsettledState,
-                expiry_policy: TerminusExpiryPolicy::Never,
-                ..Source::default()
-            }),
+            source: Some(never("t/#")),
             ..receiver("t/#")
         };
         let mut to = Client::new(&mut world, conn(0, 1), None);
-        let link = to.attach(&mut world, &wanted);
-        to.engine.set_credit(link, 10, false).expect("credit");
-        let mut from = Client::new(&mut world, conn(1, 2), None);
-        let link = from.sender(&mut world, Some("t/a"));
+        to.take(&mut world, &wanted, 10);
+        let (mut from, link) = Client::sending(&mut world, conn(1, 2), "t/a");
         let bytes = annotated(true, b'1', DELAY, Value::Long(100));
-        send(&mut from, &mut world, link, bytes);
-        assert_eq!(accept(&mut to, &mut world), "");
+        from.send_accepted(&mut world, link, bytes);
+        assert_eq!(to.accept_all(&mut world), "");
         pass(&mut world, 100);
-        assert_eq!(accept(&mut to, &mut world), "1", "{name}");
+        assert_eq!(to.accept_all(&mut world), "1", "{name}");
     }
 }
 

@@ -12,7 +12,7 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Extent, LinkId, Sending, Tag};
 
 use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message};
-use super::queues::{address, addressed, internal_errors, lose, miscounted, named, taken};
+use super::queues::{address, addressed, lose, named};
 use crate::config::Config;
 use crate::owners::senders::IDLE_MAX;
 use crate::queues::options::{Overflow, QueueOptions};
@@ -23,13 +23,6 @@ fn limited(queue: &str, messages_max: usize) -> World {
         ..QueueOptions::default()
     };
     World::configured(2, OPEN, named(queue, &[], &options))
-}
-
-/// A client with a link to the queue.
-fn sender(world: &mut World, shard: u16, serial: u64, queue: &str) -> (Client, LinkId) {
-    let mut client = Client::new(world, conn(shard, serial), None);
-    let link = client.sender(world, Some(queue));
-    (client, link)
 }
 
 /// Sends as far as the credit reaches, and no more than this; all is accepted. How many.
@@ -47,12 +40,8 @@ fn fill(client: &mut Client, world: &mut World, link: LinkId, max: usize) -> usi
 
 /// Takes and settles so many messages.
 fn take(client: &mut Client, world: &mut World, link: LinkId, count: u32) {
-    client
-        .engine
-        .set_credit(link, count, false)
-        .expect("attached");
-    client.exchange(world);
-    let all = taken(client);
+    client.give_credit(world, link, count);
+    let all = client.taken();
     assert_eq!(all.len(), count as usize);
     for (delivery, ..) in all {
         let accepted = Some(&DeliveryState::ACCEPTED);
@@ -61,29 +50,17 @@ fn take(client: &mut Client, world: &mut World, link: LinkId, count: u32) {
     client.exchange(world);
 }
 
-fn pass(world: &mut World, time: Duration) {
-    for shard in &mut world.shards {
-        shard.handle_timeout(NOW + time);
-    }
-    world.run();
-}
-
-fn check(world: &World) {
-    assert_eq!((miscounted(world), internal_errors(world)), (0, 0));
-}
-
 #[test]
 fn credit_ends_when_a_queue_is_full_and_comes_back_with_room() {
     let queue = address();
     for shard in [0, 1] {
         let mut world = limited(&queue, 10);
-        let (mut from, link) = sender(&mut world, shard, 1, &queue);
+        let (mut from, link) = Client::sending(&mut world, conn(shard, 1), &queue);
         assert_eq!(fill(&mut from, &mut world, link, 100), 10, "shard {shard}");
         // A link that is attached then has none either.
-        let (mut late, other) = sender(&mut world, 1 - shard, 2, &queue);
+        let (mut late, other) = Client::sending(&mut world, conn(1 - shard, 2), &queue);
         assert_eq!(late.engine.credit(other), 0);
-        let mut to = Client::new(&mut world, conn(0, 3), None);
-        let taking = to.receiver(&mut world, &queue, 0);
+        let (mut to, taking) = Client::receiving(&mut world, conn(0, 3), &queue, 0);
         take(&mut to, &mut world, taking, 4);
         let both = [
             fill(&mut from, &mut world, link, 100),
@@ -93,13 +70,12 @@ fn credit_ends_when_a_queue_is_full_and_comes_back_with_room() {
         assert!(both.iter().all(|sent| *sent > 0), "{both:?}");
         // Also after a restart, for messages that are there already.
         world.restart();
-        let (mut from, link) = sender(&mut world, shard, 4, &queue);
+        let (mut from, link) = Client::sending(&mut world, conn(shard, 4), &queue);
         assert_eq!(from.engine.credit(link), 0);
-        let mut to = Client::new(&mut world, conn(1, 5), None);
-        let taking = to.receiver(&mut world, &queue, 0);
+        let (mut to, taking) = Client::receiving(&mut world, conn(1, 5), &queue, 0);
         take(&mut to, &mut world, taking, 10);
         assert_eq!(fill(&mut from, &mut world, link, 100), 10);
-        check(&world);
+        world.check();
     }
 }
 
@@ -109,7 +85,7 @@ fn other_limits_are_those_of_queues_that_are_made_then() {
     let mut world = World::new(2, OPEN);
     let mut sent = Vec::new();
     for (queue, serial) in queues.iter().zip(1..) {
-        let (mut from, link) = sender(&mut world, 0, serial, queue);
+        let (mut from, link) = Client::sending(&mut world, conn(0, serial), queue);
         sent.push(fill(&mut from, &mut world, link, 10));
         for shard in &mut world.shards {
             let mut limits = Config::default().running();
@@ -118,22 +94,21 @@ fn other_limits_are_those_of_queues_that_are_made_then() {
         }
     }
     assert_eq!(sent, [10, 3]);
-    check(&world);
+    world.check();
 }
 
 #[test]
 fn what_a_consumer_has_and_has_not_settled_takes_room() {
     let queue = address();
     let mut world = limited(&queue, 4);
-    let (mut from, link) = sender(&mut world, 1, 1, &queue);
+    let (mut from, link) = Client::sending(&mut world, conn(1, 1), &queue);
     assert_eq!(fill(&mut from, &mut world, link, 100), 4);
-    let mut to = Client::new(&mut world, conn(1, 2), None);
-    to.receiver(&mut world, &queue, 10);
-    assert_eq!(taken(&mut to).len(), 4);
+    let (mut to, _) = Client::receiving(&mut world, conn(1, 2), &queue, 10);
+    assert_eq!(to.taken().len(), 4);
     assert_eq!(fill(&mut from, &mut world, link, 100), 0);
     lose(&mut world, conn(1, 2));
     assert_eq!(fill(&mut from, &mut world, link, 100), 0);
-    check(&world);
+    world.check();
 }
 
 #[test]
@@ -141,10 +116,9 @@ fn senders_share_the_room_in_turn() {
     let queue = address();
     let mut world = limited(&queue, 12);
     let mut all: Vec<_> = (0..5)
-        .map(|at| sender(&mut world, at % 2, u64::from(at) + 1, &queue))
+        .map(|at| Client::sending(&mut world, conn(at % 2, u64::from(at) + 1), &queue))
         .collect();
-    let mut to = Client::new(&mut world, conn(0, 9), None);
-    let taking = to.receiver(&mut world, &queue, 0);
+    let (mut to, taking) = Client::receiving(&mut world, conn(0, 9), &queue, 0);
     let mut sent = [0; 5];
     for round in 0..40 {
         let mut waiting = 0;
@@ -159,7 +133,7 @@ fn senders_share_the_room_in_turn() {
         take(&mut to, &mut world, taking, waiting);
     }
     assert!(sent.iter().all(|sent| *sent >= 30), "{sent:?}");
-    check(&world);
+    world.check();
 }
 
 #[test]
@@ -167,14 +141,14 @@ fn who_does_not_use_credit_does_not_keep_others_out() {
     let queue = address();
     for shard in [0, 1] {
         let mut world = limited(&queue, 8);
-        let (mut idle, unused) = sender(&mut world, shard, 1, &queue);
+        let (mut idle, unused) = Client::sending(&mut world, conn(shard, 1), &queue);
         let has = idle.engine.credit(unused) as usize;
         assert!(has > 1, "{has}");
-        let (mut from, link) = sender(&mut world, 1 - shard, 2, &queue);
+        let (mut from, link) = Client::sending(&mut world, conn(1 - shard, 2), &queue);
         assert_eq!(fill(&mut from, &mut world, link, 100), 8 - has);
-        pass(&mut world, IDLE_MAX - Duration::from_micros(1));
+        world.pass(IDLE_MAX - Duration::from_micros(1));
         assert_eq!(fill(&mut from, &mut world, link, 100), 0);
-        pass(&mut world, IDLE_MAX);
+        world.pass(IDLE_MAX);
         assert_eq!(fill(&mut from, &mut world, link, 100), has);
         // It may send one message still: the queue does what its policy says.
         idle.exchange(&mut world);
@@ -184,15 +158,14 @@ fn who_does_not_use_credit_does_not_keep_others_out() {
         assert!(!is_accepted(&state));
         assert_eq!(idle.engine.credit(unused), 0);
         // And is in line then.
-        let mut to = Client::new(&mut world, conn(0, 3), None);
-        let taking = to.receiver(&mut world, &queue, 0);
+        let (mut to, taking) = Client::receiving(&mut world, conn(0, 3), &queue, 0);
         take(&mut to, &mut world, taking, 8);
         let both = [
             fill(&mut idle, &mut world, unused, 1),
             fill(&mut from, &mut world, link, 1),
         ];
         assert_eq!(both, [1, 1]);
-        check(&world);
+        world.check();
     }
 }
 
@@ -201,19 +174,18 @@ fn what_a_link_has_not_used_is_for_others_when_it_goes() {
     let queue = address();
     for closed in [true, false] {
         let mut world = limited(&queue, 8);
-        let (mut one, unused) = sender(&mut world, 1, 1, &queue);
+        let (mut one, unused) = Client::sending(&mut world, conn(1, 1), &queue);
         let has = one.engine.credit(unused) as usize;
-        let (mut two, link) = sender(&mut world, 0, 2, &queue);
+        let (mut two, link) = Client::sending(&mut world, conn(0, 2), &queue);
         assert_eq!(fill(&mut two, &mut world, link, 100), 8 - has);
         match closed {
             true => {
-                one.engine.detach(unused, true, None).expect("detach");
-                one.exchange(&mut world);
+                one.detach(&mut world, unused, true);
             }
             false => lose(&mut world, conn(1, 1)),
         }
         assert_eq!(fill(&mut two, &mut world, link, 100), has);
-        check(&world);
+        world.check();
     }
 }
 
@@ -227,9 +199,9 @@ fn a_queue_that_drops_messages_gives_credit() {
             ..QueueOptions::default()
         };
         let mut world = World::configured(2, OPEN, named(&queue, &[], &options));
-        let (mut from, link) = sender(&mut world, 1, 1, &queue);
+        let (mut from, link) = Client::sending(&mut world, conn(1, 1), &queue);
         assert_eq!(fill(&mut from, &mut world, link, 3000), 3000);
-        check(&world);
+        world.check();
     }
 }
 
@@ -249,20 +221,19 @@ fn credit_ends_when_there_is_no_room_for_bytes() {
         let (_, state) = relay.outcome().expect("an outcome");
         assert!(is_accepted(&state));
     }
-    let (mut from, link) = sender(&mut world, 0, 3, &queue);
+    let (mut from, link) = Client::sending(&mut world, conn(0, 3), &queue);
     assert_eq!(from.engine.credit(link), 0);
-    let mut to = Client::new(&mut world, conn(0, 2), None);
-    let taking = to.receiver(&mut world, &queue, 0);
+    let (mut to, taking) = Client::receiving(&mut world, conn(0, 2), &queue, 0);
     take(&mut to, &mut world, taking, 3);
     assert_eq!(fill(&mut from, &mut world, link, 20), 20);
-    check(&world);
+    world.check();
 }
 
 #[test]
 fn what_is_past_its_time_makes_room() {
     let queue = address();
     let mut world = limited(&queue, 2);
-    let (mut from, link) = sender(&mut world, 1, 1, &queue);
+    let (mut from, link) = Client::sending(&mut world, conn(1, 1), &queue);
     let brief = Properties {
         absolute_expiry_time: Some(Timestamp(NOW.as_micros() as i64 / 1000 + 100)),
         ..Properties::default()
@@ -274,14 +245,14 @@ fn what_is_past_its_time_makes_room() {
         bytes.extend_from_slice(&message(false, b"x"));
         from.send(&mut world, link, false, bytes);
     }
-    let (mut late, other) = sender(&mut world, 0, 2, &queue);
+    let (mut late, other) = Client::sending(&mut world, conn(0, 2), &queue);
     assert_eq!(late.engine.credit(other), 0);
-    pass(&mut world, IDLE_MAX);
+    world.pass(IDLE_MAX);
     late.exchange(&mut world);
     assert!(late.engine.credit(other) > 0);
     from.exchange(&mut world);
     assert!(from.engine.credit(link) > 0);
-    check(&world);
+    world.check();
 }
 
 #[test]
@@ -289,7 +260,7 @@ fn a_message_that_is_given_up_does_not_end_the_credit() {
     let queue = address();
     for to in [&*queue, "t/a"] {
         let mut world = limited(&queue, 1);
-        let (mut from, link) = sender(&mut world, 1, 1, to);
+        let (mut from, link) = Client::sending(&mut world, conn(1, 1), to);
         for round in 0..3000 {
             assert!(from.engine.credit(link) > 0, "{to}, round {round}");
             from.tag += 1;
@@ -303,7 +274,7 @@ fn a_message_that_is_given_up_does_not_end_the_credit() {
             from.exchange(&mut world);
         }
         assert_eq!(fill(&mut from, &mut world, link, 1), 1);
-        check(&world);
+        world.check();
     }
 }
 
@@ -335,5 +306,5 @@ fn a_link_whose_state_is_kept_waits_for_room_too() {
         lose(&mut world, conn(shard, 1));
     }
     assert_eq!(world.store.stored_messages(), 3);
-    check(&world);
+    world.check();
 }

@@ -36,11 +36,10 @@ fn a_receiver_gets_what_it_may_of_a_filter() {
         if !accepted {
             continue;
         }
-        to.engine.set_credit(link, 9, false).expect("credit");
-        to.exchange(&mut world);
+        to.give_credit(&mut world, link, 9);
         for (topic, payload) in [("plant/2/x", b"1"), ("plant/1/x", b"2"), ("plant/3", b"3")] {
-            let mut from = Client::new(&mut world, conn(1, u64::from(payload[0])), None);
-            let sender = from.sender(&mut world, Some(topic));
+            let (mut from, sender) =
+                Client::sending(&mut world, conn(1, u64::from(payload[0])), topic);
             from.send(&mut world, sender, false, message(true, payload));
         }
         to.exchange(&mut world);

@@ -13,30 +13,18 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Delivery, Demand, Event, LinkId, Tag};
 use dunlin_base::Text;
 
-use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message};
-use super::queues::{address, internal_errors, lose, miscounted, payloads, taken};
+use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, never, payloads};
+use super::queues::{address, lose};
 use crate::config::{Config, NamedQueue};
 use crate::queues::options::QueueOptions;
-
-/// A source that is kept for ever.
-fn never(address: &str) -> Source<'_> {
-    Source {
-        address: Some(address),
-        durable: TerminusDurability::UnsettledState,
-        expiry_policy: TerminusExpiryPolicy::Never,
-        ..Source::default()
-    }
-}
 
 /// A receiver that settles last, whose state is kept.
 fn receiver(source: Source<'_>) -> Attach<'_> {
     Attach {
         name: "kept",
-        role: Role::Receiver,
         rcv_settle_mode: ReceiverSettleMode::Second,
         source: Some(source),
-        target: Some(AnyTarget::Target(Target::default())),
-        ..Attach::default()
+        ..super::amqp::receiver("")
     }
 }
 
@@ -44,41 +32,15 @@ fn receiver(source: Source<'_>) -> Attach<'_> {
 fn sender(target: Target<'_>) -> Attach<'_> {
     Attach {
         name: "kept",
-        role: Role::Sender,
         snd_settle_mode: SenderSettleMode::Unsettled,
         rcv_settle_mode: ReceiverSettleMode::Second,
-        source: Some(Source::default()),
-        target: Some(AnyTarget::Target(target)),
-        initial_delivery_count: Some(SerialNumber(0)),
-        ..Attach::default()
+        ..super::amqp::sender(target)
     }
-}
-
-fn take(client: &mut Client, world: &mut World, attach: &Attach<'_>, credit: u32) -> LinkId {
-    let link = client.attach(world, attach);
-    give(client, world, link, credit);
-    link
-}
-
-fn give(client: &mut Client, world: &mut World, link: LinkId, credit: u32) {
-    let given = client.engine.set_credit(link, credit, false);
-    given.expect("attached");
-    client.exchange(world);
-}
-
-fn say(client: &mut Client, world: &mut World, of: Delivery, state: &DeliveryState<'_>) {
-    client.engine.settle(of, Some(state)).expect("open");
-    client.exchange(world);
 }
 
 fn fill(world: &mut World, serial: u64, address: &str, payloads: &str) {
-    let mut from = Client::new(world, conn(1, serial), None);
-    let link = from.sender(world, Some(address));
-    for byte in payloads.bytes() {
-        from.send(world, link, false, message(true, &[byte]));
-        let (_, state) = from.outcome().expect("an outcome");
-        assert!(is_accepted(&state));
-    }
+    let (mut from, link) = Client::sending(world, conn(1, serial), address);
+    from.send_all(world, link, payloads);
     lose(world, conn(1, serial));
 }
 
@@ -98,23 +60,14 @@ const NOT_HERE: DeliveryState<'static> = DeliveryState::Outcome(Outcome::Modifie
     message_annotations: None,
 }));
 
-fn check(world: &World) {
-    assert_eq!((miscounted(world), internal_errors(world)), (0, 0));
-}
-
 /// Another client gets these messages and settles them; nothing is left.
 fn check_drained(world: &mut World, serial: u64, address: &str, all: &str) {
-    let mut last = Client::new(world, conn(1, serial), None);
-    last.receiver(world, address, 100);
-    let came = taken(&mut last);
-    assert_eq!(payloads(&came), all);
-    for (delivery, ..) in came {
-        say(&mut last, world, delivery, &DeliveryState::ACCEPTED);
-    }
+    let (mut last, _) = Client::receiving(world, conn(1, serial), address, 100);
+    assert_eq!(last.accept_all(world), all);
     let in_flight: usize = world.shards.iter().map(|it| it.census().in_flight).sum();
     assert_eq!((in_flight, world.store.stored_messages()), (0, 0));
     assert!(world.store.recover().meta.is_empty());
-    check(world);
+    world.check();
 }
 
 #[test]
@@ -123,27 +76,26 @@ fn what_is_not_for_a_client_that_is_back_after_a_restart_goes_to_another() {
     let mut world = World::new(2, OPEN);
     fill(&mut world, 1, &queue, "a");
     let mut one = Client::new(&mut world, conn(0, 2), None);
-    take(&mut one, &mut world, &receiver(never(&queue)), 1);
+    one.take(&mut world, &receiver(never(&queue)), 1);
     let [(_, tag)] = tagged(&mut one)[..] else {
         panic!("one message");
     };
     world.restart();
-    let mut two = Client::new(&mut world, conn(1, 3), None);
-    two.receiver(&mut world, &queue, 1);
+    let (mut two, _) = Client::receiving(&mut world, conn(1, 3), &queue, 1);
     let mut one = Client::new(&mut world, conn(0, 4), None);
     let map = [(tag.as_bytes(), Some(NOT_HERE))];
     let back = Attach {
         unsettled: Some(Unsettled::new(&map)),
         ..receiver(never(&queue))
     };
-    let link = take(&mut one, &mut world, &back, 1);
+    let link = one.take(&mut world, &back, 1);
     one.events.clear();
     two.exchange(&mut world);
-    let came = taken(&mut two);
+    let came = two.taken();
     assert_eq!(payloads(&came), "a");
     // Its other receiver does not take it either: it is over.
-    say(&mut two, &mut world, came[0].0, &NOT_HERE);
-    give(&mut one, &mut world, link, 2);
+    two.settle(&mut world, came[0].0, &NOT_HERE);
+    one.give_credit(&mut world, link, 2);
     assert!(tagged(&mut one).is_empty());
     check_drained(&mut world, 5, &queue, "");
 }
@@ -154,19 +106,18 @@ fn what_is_due_from_the_store_does_not_disturb_what_others_do_not_take() {
     let mut world = World::new(2, OPEN);
     fill(&mut world, 1, &queue, "a");
     let mut one = Client::new(&mut world, conn(0, 2), None);
-    take(&mut one, &mut world, &receiver(never(&queue)), 1);
+    one.take(&mut world, &receiver(never(&queue)), 1);
     let [(_, tag)] = tagged(&mut one)[..] else {
         panic!("one message");
     };
     world.restart();
     fill(&mut world, 3, &queue, "b");
     let mut two = Client::new(&mut world, conn(1, 4), None);
-    let mut idle = Client::new(&mut world, conn(1, 5), None);
-    idle.receiver(&mut world, &queue, 0);
+    Client::receiving(&mut world, conn(1, 5), &queue, 0);
     two.receiver(&mut world, &queue, 1);
-    let came = taken(&mut two);
+    let came = two.taken();
     assert_eq!(payloads(&came), "b");
-    say(&mut two, &mut world, came[0].0, &NOT_HERE);
+    two.settle(&mut world, came[0].0, &NOT_HERE);
     let mut one = Client::new(&mut world, conn(0, 6), None);
     let map = [(tag.as_bytes(), None)];
     let back = Attach {
@@ -175,13 +126,8 @@ fn what_is_due_from_the_store_does_not_disturb_what_others_do_not_take() {
     };
     let session = one.session.expect("a session");
     let link = one.engine.attach(session, &back).expect("attach");
-    one.engine.set_credit(link, 2, false).expect("attached");
-    one.exchange(&mut world);
-    let came = taken(&mut one);
-    assert_eq!(payloads(&came), "ab");
-    for (delivery, ..) in came {
-        say(&mut one, &mut world, delivery, &DeliveryState::ACCEPTED);
-    }
+    one.give_credit(&mut world, link, 2);
+    assert_eq!(one.accept_all(&mut world), "ab");
     check_drained(&mut world, 7, &queue, "");
 }
 
@@ -200,13 +146,12 @@ fn what_has_no_key_yet_goes_back_when_its_link_has_gone() {
             timeout: if way == "too late" { 5 } else { 0 },
             ..never(&queue)
         };
-        let link = take(&mut one, &mut world, &receiver(source), 0);
+        let link = one.take(&mut world, &receiver(source), 0);
         world.held = Some(Vec::new());
-        give(&mut one, &mut world, link, 2);
+        one.give_credit(&mut world, link, 2);
         match way {
             "closed" => {
-                one.engine.detach(link, true, None).expect("detach");
-                one.exchange(&mut world);
+                one.detach(&mut world, link, true);
             }
             _ => lose(&mut world, conn(0, 2)),
         }
@@ -217,7 +162,7 @@ fn what_has_no_key_yet_goes_back_when_its_link_has_gone() {
         }
         world.run();
         world.release_store();
-        assert_eq!(taken(&mut one).len(), 0, "{way}");
+        assert_eq!(one.taken().len(), 0, "{way}");
         check_drained(&mut world, 3, &queue, "ab");
     }
 }
@@ -226,10 +171,10 @@ fn what_has_no_key_yet_goes_back_when_its_link_has_gone() {
 fn what_has_no_key_yet_goes_to_who_takes_a_subscription_over() {
     let mut world = World::new(2, OPEN);
     let mut one = Client::new(&mut world, conn(0, 2), None);
-    let link = take(&mut one, &mut world, &receiver(never("t/#")), 0);
+    let link = one.take(&mut world, &receiver(never("t/#")), 0);
     fill(&mut world, 1, "t/a", "ab");
     world.held = Some(Vec::new());
-    give(&mut one, &mut world, link, 2);
+    one.give_credit(&mut world, link, 2);
     // A link of the same name that keeps nothing.
     let mut two = Client::new(&mut world, conn(0, 3), None);
     let brief = Attach {
@@ -240,20 +185,14 @@ fn what_has_no_key_yet_goes_to_who_takes_a_subscription_over() {
         }),
         ..receiver(never("t/#"))
     };
-    let link = take(&mut two, &mut world, &brief, 10);
+    let link = two.take(&mut world, &brief, 10);
     world.release_store();
-    two.exchange(&mut world);
-    let came = taken(&mut two);
-    assert_eq!(payloads(&came), "ab");
-    for (delivery, ..) in came {
-        say(&mut two, &mut world, delivery, &DeliveryState::ACCEPTED);
-    }
-    two.engine.detach(link, true, None).expect("detach");
-    two.exchange(&mut world);
+    assert_eq!(two.accept_all(&mut world), "ab");
+    two.detach(&mut world, link, true);
     assert_eq!(world.store.stored_messages(), 0);
     assert!(world.store.recover().meta.is_empty());
     assert!(world.store.recover().sessions.is_empty(), "it has ended");
-    check(&world);
+    world.check();
 }
 
 /// Two queues, of which one gets the dead messages of the other.
@@ -289,7 +228,7 @@ fn what_dies_after_a_restart_goes_to_the_dead() {
             timeout: 5,
             ..never(JOBS)
         };
-        take(&mut one, &mut world, &receiver(source), 2);
+        one.take(&mut world, &receiver(source), 2);
         let tags: Vec<Tag> = tagged(&mut one).into_iter().map(|(_, tag)| tag).collect();
         assert_eq!(tags.len(), 2);
         world.restart();
@@ -303,14 +242,11 @@ fn what_dies_after_a_restart_goes_to_the_dead() {
         };
         match way {
             "too late" => {
-                for shard in &mut world.shards {
-                    shard.handle_timeout(NOW + Duration::from_secs(6));
-                }
-                world.run();
+                world.pass(Duration::from_secs(6));
             }
             _ => {
                 let mut one = Client::new(&mut world, conn(0, 3), None);
-                take(&mut one, &mut world, &back, 0);
+                one.take(&mut world, &back, 0);
             }
         }
         assert_eq!(world.store.stored_messages(), 2, "{way}");
@@ -361,15 +297,12 @@ fn what_a_sender_has_not_settled_is_forgotten_with_its_link() {
             ..Target::default()
         };
         let link = from.attach(&mut world, &sender(target));
-        for byte in *b"abc" {
-            from.send(&mut world, link, false, message(true, &[byte]));
-        }
+        from.send_all(&mut world, link, "abc");
         assert_eq!(world.store.recover().meta.len(), 3);
-        from.engine.detach(link, closed, None).expect("detach");
-        from.exchange(&mut world);
+        from.detach(&mut world, link, closed);
         let rows = world.store.recover().meta.len();
         assert_eq!(rows, if closed { 0 } else { 3 });
-        check(&world);
+        world.check();
     }
 }
 
@@ -392,12 +325,11 @@ fn links_that_come_and_go_leave_one_reminder() {
         };
         let link = from.attach(&mut world, &sender(target));
         from.send(&mut world, link, false, message(true, b"x"));
-        from.engine.detach(link, false, None).expect("detach");
-        from.exchange(&mut world);
+        from.detach(&mut world, link, false);
         let more = timers(&world) - before;
         assert!(more <= 2, "{more} in round {round}");
     }
-    check(&world);
+    world.check();
 }
 
 /// Begins a transaction; its id.
@@ -417,7 +349,7 @@ fn demand(client: &mut Client, world: &mut World, link: LinkId, demand: &Demand)
 
 /// Takes three messages, with the outcome of the second in a transaction.
 fn enlist(world: &mut World, client: &mut Client, queue: &str, settled: bool) -> Enlisted {
-    let link = take(client, world, &receiver(never(queue)), 3);
+    let link = client.take(world, &receiver(never(queue)), 3);
     let session = match settled {
         true => client.engine.begin(&Begin::default()).expect("a session"),
         false => client.session.expect("a session"),
@@ -494,11 +426,10 @@ fn what_a_link_keeps_outlives_a_connection_with_a_transaction() {
             wanted.remove(1);
         }
         assert_eq!(known(&mut world, &mut one, &queue, &wanted), wanted);
-        let mut two = Client::new(&mut world, conn(0, 4), None);
-        two.receiver(&mut world, &queue, 10);
-        let came = taken(&mut two);
+        let (mut two, _) = Client::receiving(&mut world, conn(0, 4), &queue, 10);
+        let came = two.taken();
         assert_eq!(payloads(&came), if settled { "b" } else { "" });
-        check(&world);
+        world.check();
     }
 }
 
@@ -516,8 +447,7 @@ fn what_a_detached_link_keeps_is_retired_with_its_transaction() {
             id,
             tags,
         } = enlisted;
-        one.engine.detach(link, false, None).expect("detach");
-        one.exchange(&mut world);
+        one.detach(&mut world, link, false);
         let discharge = Demand::Discharge { txn_id: id, fail };
         demand(&mut one, &mut world, controller, &discharge);
         let (_, state) = one.outcome().expect("an answer");
@@ -528,6 +458,6 @@ fn what_a_detached_link_keeps_is_retired_with_its_transaction() {
             wanted.remove(1);
         }
         assert_eq!(known(&mut world, &mut one, &queue, &all), wanted);
-        check(&world);
+        world.check();
     }
 }

@@ -6,13 +6,11 @@ use alloc::vec::Vec;
 use dunlin_amqp::codec::LifetimePolicy::{
     self, DeleteOnClose, DeleteOnNoLinks, DeleteOnNoLinksOrMessages, DeleteOnNoMessages,
 };
-use dunlin_amqp::codec::{
-    AnyTarget, Attach, DeliveryState, Map, Role, SerialNumber, Source, Target, Value, capability,
-};
+use dunlin_amqp::codec::{AnyTarget, DeliveryState, Map, Target, Value, capability};
 use dunlin_amqp::{Delivery, Event, LinkId};
 
-use super::amqp::{Client, OPEN, World, conn, message};
-use super::queues::{internal_errors, miscounted, queued, taken};
+use super::amqp::{Client, OPEN, World, conn, message, sender};
+use super::queues::queued;
 
 const ALL: [LifetimePolicy; 4] = [
     DeleteOnClose,
@@ -42,15 +40,7 @@ impl Node {
             dynamic_node_properties: Some(Map::new(&properties)),
             ..Target::default()
         };
-        let attach = Attach {
-            name: "sender",
-            role: Role::Sender,
-            source: Some(Source::default()),
-            target: Some(AnyTarget::Target(target)),
-            initial_delivery_count: Some(SerialNumber(0)),
-            ..Attach::default()
-        };
-        let making = maker.attach(&mut world, &attach);
+        let making = maker.attach(&mut world, &sender(target));
         let address = maker.events.drain(..).find_map(|event| match event {
             Event::Attached { attach, .. } => match attach.attach()?.target {
                 Some(AnyTarget::Target(target)) => target.address.map(String::from),
@@ -91,32 +81,25 @@ impl Node {
     /// The consumer has one more message, and accepts it.
     fn accept(&mut self, messages: &mut Vec<Delivery>) {
         let of = messages.remove(0);
-        let accepted = Some(&DeliveryState::ACCEPTED);
-        self.consumer.engine.settle(of, accepted).expect("open");
-        self.consumer.exchange(&mut self.world);
+        self.consumer
+            .settle(&mut self.world, of, &DeliveryState::ACCEPTED);
     }
 
     fn messages(&mut self) -> Vec<Delivery> {
-        let got = taken(&mut self.consumer);
+        let got = self.consumer.taken();
         got.into_iter().map(|(of, ..)| of).collect()
     }
 
     fn leave(&mut self) {
         if let Some(link) = self.taking.take() {
-            let left = self.consumer.engine.detach(link, true, None);
-            left.expect("attached");
-            self.consumer.exchange(&mut self.world);
+            self.consumer.detach(&mut self.world, link, true);
         }
     }
 
     /// The link that made it is closed.
     fn close(&mut self) {
         if let Some(link) = self.making.take() {
-            self.maker
-                .engine
-                .detach(link, true, None)
-                .expect("attached");
-            self.maker.exchange(&mut self.world);
+            self.maker.detach(&mut self.world, link, true);
         }
     }
 
@@ -134,7 +117,7 @@ impl Node {
             let census = shard.census();
             assert_eq!((census.sessions, census.queued), (0, 0));
         }
-        assert_eq!((miscounted(world), internal_errors(world)), (0, 0));
+        world.check();
         assert_eq!(queued(world), 0);
     }
 }

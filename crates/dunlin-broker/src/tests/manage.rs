@@ -41,8 +41,7 @@ struct Manager {
 
 impl Manager {
     fn new(world: &mut World, shard: u16, serial: u64) -> Self {
-        let mut client = Client::new(world, conn(shard, serial), None);
-        client.receiver(world, "$management", 500);
+        let (mut client, _) = Client::receiving(world, conn(shard, serial), "$management", 500);
         let sender = client.sender(world, Some("$management"));
         Self { client, sender }
     }
@@ -184,14 +183,6 @@ fn field<'a>(answer: &'a Answer, name: &str) -> &'a str {
     all.find(|(it, _)| *it == name).map_or("", |(_, it)| it)
 }
 
-fn checked(world: &World) {
-    for shard in &world.shards {
-        assert_eq!(shard.census().miscounted_bytes, 0);
-        assert_eq!(shard.stats().internal_errors, 0);
-        assert_eq!(shard.census().pending, 0);
-    }
-}
-
 #[cfg(feature = "mqtt")]
 #[test]
 fn a_queue_is_made_shown_changed_and_deleted_from_any_shard() {
@@ -232,8 +223,8 @@ fn a_queue_is_made_shown_changed_and_deleted_from_any_shard() {
         world.bytes(conn(1 - at, 2), &publish(2, b"y"));
         let shown = manager.one(&mut world, "READ", &queue, &[]);
         assert_eq!((shown.0, field(&shown, "messages")), (200, "2"));
-        let mut to = Client::new(&mut world, conn(at, 3), None);
-        to.receiver(&mut world, &format!("/queues/{queue}"), 1);
+
+        Client::receiving(&mut world, conn(at, 3), &format!("/queues/{queue}"), 1);
         let shown = manager.one(&mut world, "READ", &queue, &[]);
         let counts = ["messages", "unsettled", "consumers"].map(|it| field(&shown, it));
         assert_eq!(counts, ["1", "1", "1"]);
@@ -256,8 +247,7 @@ fn a_queue_is_made_shown_changed_and_deleted_from_any_shard() {
         assert_eq!((changed.0, field(&changed, "topics")), (200, "[u/+]"));
         world.mqtt(conn(1 - at, 5), 0);
         world.bytes(conn(1 - at, 5), &publish(3, b"z"));
-        let mut from = Client::new(&mut world, conn(1 - at, 6), None);
-        let link = from.sender(&mut world, Some("u/1"));
+        let (mut from, link) = Client::sending(&mut world, conn(1 - at, 6), "u/1");
         for _ in 0..3 {
             from.send(&mut world, link, false, message(true, b"u"));
         }
@@ -267,14 +257,13 @@ fn a_queue_is_made_shown_changed_and_deleted_from_any_shard() {
         let fields = ["messages", "full", "max_messages", "ttl"].map(|it| field(&again, it));
         assert_eq!(fields, ["2", "drop-oldest", "2", "0"]);
         // The links of one that is deleted hear of it, and nothing is left.
-        let mut to = Client::new(&mut world, conn(1, 8), None);
-        to.receiver(&mut world, &format!("/queues/{queue}"), 0);
+        let (mut to, _) = Client::receiving(&mut world, conn(1, 8), &format!("/queues/{queue}"), 0);
         to.events.clear();
         assert_eq!(manager.status(&mut world, "DELETE", &queue), 204);
         to.exchange(&mut world);
         assert_eq!(to.refusal().as_deref(), Some("amqp:resource-deleted"));
         assert_eq!(manager.status(&mut world, "DELETE", &queue), 404);
-        checked(&world);
+        world.check();
         world.restart();
         assert_eq!(world.store.stored_messages(), 0);
         let mut manager = Manager::new(&mut world, at, 9);
@@ -312,7 +301,7 @@ fn a_message_that_was_to_make_its_queue_undoes_no_later_order() {
             done = manager.one(&mut world, operation, &queue, &body).0;
         }
         assert_eq!(done, status, "{operation}");
-        checked(&world);
+        world.check();
         world.restart();
         let mut manager = Manager::new(&mut world, 0, 3);
         let shown = manager.one(&mut world, "READ", &queue, &[]);
@@ -341,7 +330,7 @@ fn queues_of_all_shards_are_listed_in_pages() {
     assert_eq!(manager.list(&mut world, 0, 4), (200, results(&names[..4])));
     assert_eq!(manager.list(&mut world, 4, 4), (200, results(&names[4..])));
     assert_eq!(manager.list(&mut world, 6, 4), (200, results(&[])));
-    checked(&world);
+    world.check();
 }
 
 #[test]
@@ -354,8 +343,7 @@ fn a_queue_of_the_configuration_is_not_changed_from_outside() {
             ..NamedQueue::default()
         });
     });
-    let mut from = Client::new(&mut world, conn(0, 1), None);
-    let link = from.sender(&mut world, Some(&format!("/queues/{queue}")));
+    let (mut from, link) = Client::sending(&mut world, conn(0, 1), &format!("/queues/{queue}"));
     from.send(&mut world, link, false, message(true, b"x"));
     let mut manager = Manager::new(&mut world, 0, 2);
     let shown = manager.one(&mut world, "READ", &queue, &[]);
@@ -370,21 +358,19 @@ fn a_queue_of_the_configuration_is_not_changed_from_outside() {
     let purged = manager.one(&mut world, "PURGE", &queue, &[]);
     assert_eq!(purged, (200, "messages=1".into()));
     assert_eq!(world.store.stored_messages(), 0);
-    checked(&world);
+    world.check();
 }
 
 #[test]
 fn a_long_queue_is_emptied_and_the_store_follows() {
     let queue = name(1, 1);
     let mut world = World::new(2, OPEN);
-    let mut from = Client::new(&mut world, conn(0, 1), None);
-    let link = from.sender(&mut world, Some(&format!("/queues/{queue}")));
+    let (mut from, link) = Client::sending(&mut world, conn(0, 1), &format!("/queues/{queue}"));
     for number in 0..2500 {
         from.send(&mut world, link, false, message(number % 2 == 0, b"x"));
     }
     from.events.clear();
-    let mut to = Client::new(&mut world, conn(0, 2), None);
-    to.receiver(&mut world, &format!("/queues/{queue}"), 1);
+    Client::receiving(&mut world, conn(0, 2), &format!("/queues/{queue}"), 1);
     let mut manager = Manager::new(&mut world, 0, 3);
     let purged = manager.one(&mut world, "PURGE", &queue, &[]);
     assert_eq!(purged, (200, "messages=2499".into()));
@@ -393,7 +379,7 @@ fn a_long_queue_is_emptied_and_the_store_follows() {
     let shown = manager.one(&mut world, "READ", &queue, &[]);
     let counts = ["messages", "unsettled"].map(|it| field(&shown, it));
     assert_eq!(counts, ["0", "1"]);
-    checked(&world);
+    world.check();
 }
 
 #[test]
@@ -418,7 +404,7 @@ fn what_is_kept_is_answered_when_the_store_has_it() {
             let answer = manager.answer(&mut world).expect("an answer");
             assert_eq!(answer.0, status, "{operation}");
         }
-        checked(&world);
+        world.check();
     }
 }
 
@@ -454,7 +440,7 @@ fn what_the_store_refuses_is_not_in_force() {
     let shown = manager.one(&mut world, "READ", &queue, &[]);
     assert_eq!(field(&shown, "max_messages"), "100000");
     assert_eq!(manager.ask(&mut world, update).0, 200);
-    checked(&world);
+    world.check();
 }
 
 #[test]
@@ -515,7 +501,7 @@ fn the_access_list_says_who_manages_which_queue() {
         let answer = manager.one(&mut world, "UPDATE", mine, &body);
         assert_eq!(answer.0, status, "{topic} {dead}");
     }
-    checked(&world);
+    world.check();
 }
 
 #[test]
@@ -572,7 +558,7 @@ fn wrong_requests_are_answered_and_credit_comes_back() {
         assert_eq!(manager.status(&mut world, "READ", "q"), 404);
     }
     assert_eq!(manager.begin(&mut world, b"rubbish".to_vec()), None);
-    checked(&world);
+    world.check();
 }
 
 #[test]
@@ -616,8 +602,8 @@ fn answers_go_where_the_request_says() {
         let link = client.attach(&mut world, &attach);
         let address = client.attached().expect("an address");
         client.engine.set_credit(link, 5, false).expect("credit");
-        let mut topic = Client::new(&mut world, conn(1, 3 + u64::from(shard)), None);
-        topic.receiver(&mut world, "answers/#", 5);
+        let (mut topic, _) =
+            Client::receiving(&mut world, conn(1, 3 + u64::from(shard)), "answers/#", 5);
         let sender = client.sender(&mut world, Some("$management"));
         client.send(&mut world, sender, false, to(&address));
         let (_, _, bytes) = client.message().expect("an answer");
@@ -643,7 +629,7 @@ fn answers_go_where_the_request_says() {
     let event = NetEvent::new(conn(0, 9), NetEventKind::Closed { cause });
     world.input(0, Input::Net(event));
     world.release_store();
-    checked(&world);
+    world.check();
 }
 
 /// Attaches a link from (`Role::Receiver`) or to `$management` with a property
@@ -737,8 +723,7 @@ fn a_pair_of_links_answers_on_itself() {
     }
     // What is no pair does not take the half of one.
     assert_eq!(answered_on(&mut client, &mut world, loose_to), Some(alone));
-    client.engine.detach(b_from, true, None).expect("detach");
-    client.exchange(&mut world);
+    client.detach(&mut world, b_from, true);
     assert_eq!(answered_on(&mut client, &mut world, b_to), None);
     // The half of a pair on one session is none on another.
     client.session = first;
@@ -750,5 +735,5 @@ fn a_pair_of_links_answers_on_itself() {
         attach_half(&mut client, &mut world, "e", role, Value::Uint(1));
         assert_eq!(client.refusal().as_deref(), Some("amqp:invalid-field"));
     }
-    checked(&world);
+    world.check();
 }

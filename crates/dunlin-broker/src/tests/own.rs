@@ -1,17 +1,15 @@
 //! Receivers at queues and subscriptions that stay, which do not want what their own
 //! container sent: who sent a message is known on all shards, and after a restart.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use dunlin_amqp::codec::{
-    Attach, DeliveryState, Described, Descriptor, DistributionMode, Map, Source, Symbols,
-    TerminusDurability, TerminusExpiryPolicy, Value, capability,
+    Attach, Described, Descriptor, DistributionMode, Map, Source, Symbols, Value, capability,
 };
 use dunlin_amqp::{Event, LinkId};
 
-use super::amqp::{Client, OPEN, World, conn, is_accepted, message, receiver};
-use super::queues::{address, internal_errors, lose, miscounted, payloads, taken};
+use super::amqp::{Client, OPEN, World, conn, never, receiver};
+use super::queues::{address, lose};
 
 const NO_LOCAL: &str = capability::NO_LOCAL_FILTER.as_str();
 
@@ -24,13 +22,8 @@ fn client(world: &mut World, (shard, serial): (u16, u64), container: &str) -> Cl
 fn send(client: &mut Client, world: &mut World, address: &str, bodies: &str) {
     let link = client.sender(world, Some(address));
     client.events.clear();
-    for body in bodies.bytes() {
-        let sent = client.send(world, link, false, message(true, &[body]));
-        let (answered, state) = client.outcome().expect("an outcome");
-        assert!(answered == sent && is_accepted(&state), "{state:?}");
-    }
-    client.engine.detach(link, true, None).expect("detach");
-    client.exchange(world);
+    client.send_all(world, link, bodies);
+    client.detach(world, link, true);
 }
 
 /// Attaches a receiver with the filter, with credit; whether it was granted.
@@ -49,9 +42,7 @@ fn receive_others(client: &mut Client, world: &mut World, attach: &Attach<'_>) -
         ..*attach
     };
     client.events.clear();
-    let link = client.attach(world, &attach);
-    client.engine.set_credit(link, 10, false).expect("credit");
-    client.exchange(world);
+    let link = client.take(world, &attach, 10);
     let granted = client.events.iter().find_map(|event| match event {
         Event::Attached { attach, .. } => attach.attach()?.source,
         _ => None,
@@ -63,16 +54,6 @@ fn receive_others(client: &mut Client, world: &mut World, attach: &Attach<'_>) -
         .collect();
     assert!(names.is_empty() || names == [NO_LOCAL], "{names:?}");
     (link, !names.is_empty())
-}
-
-fn accept(client: &mut Client, world: &mut World) -> String {
-    let got = taken(client);
-    for (delivery, ..) in &got {
-        let accepted = Some(&DeliveryState::ACCEPTED);
-        client.engine.settle(*delivery, accepted).expect("open");
-    }
-    client.exchange(world);
-    payloads(&got)
 }
 
 #[test]
@@ -93,7 +74,7 @@ fn a_consumer_leaves_what_its_container_sent_to_others() {
             let mut from = client(&mut world, (shard, 4), "own");
             let (_, granted) = receive_others(&mut from, &mut world, &receiver(&queue));
             assert!(granted);
-            assert_eq!(accept(&mut from, &mut world), "3", "{shard} {restarts}");
+            assert_eq!(from.accept_all(&mut world), "3", "{shard} {restarts}");
             // One that browses sees none of its own either.
             let copy = Attach {
                 source: Some(Source {
@@ -106,17 +87,16 @@ fn a_consumer_leaves_what_its_container_sent_to_others() {
             for (serial, container, seen) in [(7, "own", ""), (8, "third", "124")] {
                 let mut browser = client(&mut world, (1, serial), container);
                 receive_others(&mut browser, &mut world, &copy);
-                assert_eq!(accept(&mut browser, &mut world), seen, "{container}");
+                assert_eq!(browser.accept_all(&mut world), seen, "{container}");
                 lose(&mut world, conn(1, serial));
             }
             send(&mut own, &mut world, &queue, "5");
-            from.exchange(&mut world);
-            assert_eq!(accept(&mut from, &mut world), "");
+            assert_eq!(from.accept_all(&mut world), "");
             let mut all = client(&mut world, (0, 6), "own");
             all.receiver(&mut world, &queue, 10);
-            assert_eq!(accept(&mut all, &mut world), "1245");
+            assert_eq!(all.accept_all(&mut world), "1245");
             assert_eq!(world.store.stored_messages(), 0);
-            assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+            world.check();
         }
     }
 }
@@ -125,12 +105,7 @@ fn a_consumer_leaves_what_its_container_sent_to_others() {
 fn subscription(name: &'static str) -> Attach<'static> {
     Attach {
         name,
-        source: Some(Source {
-            address: Some("t/#"),
-            durable: TerminusDurability::UnsettledState,
-            expiry_policy: TerminusExpiryPolicy::Never,
-            ..Source::default()
-        }),
+        source: Some(never("t/#")),
         ..receiver("t/#")
     }
 }
@@ -148,8 +123,7 @@ fn a_subscription_that_stays_keeps_out_what_its_container_sends() {
             let mut from = client(&mut world, (1, 2 + at as u64), container);
             send(&mut from, &mut world, "t/x", bodies);
         }
-        to.exchange(&mut world);
-        assert_eq!(accept(&mut to, &mut world), "2", "{name}");
+        assert_eq!(to.accept_all(&mut world), "2", "{name}");
         lose(&mut world, conn(0, 1));
         world.restart();
         for (at, (container, bodies)) in bodies.into_iter().enumerate() {
@@ -159,8 +133,8 @@ fn a_subscription_that_stays_keeps_out_what_its_container_sends() {
         assert_eq!(world.store.stored_messages(), 1, "only what it wants");
         let mut to = client(&mut world, (1, 9), "own");
         receive_others(&mut to, &mut world, &subscription(name));
-        assert_eq!(accept(&mut to, &mut world), "2");
-        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+        assert_eq!(to.accept_all(&mut world), "2");
+        world.check();
     }
 }
 
@@ -172,7 +146,7 @@ fn it_is_not_granted_where_no_message_is_a_clients_own() {
     send(&mut nameless, &mut world, &queue, "1");
     let (_, granted) = receive_others(&mut nameless, &mut world, &receiver(&queue));
     assert!(!granted);
-    assert_eq!(accept(&mut nameless, &mut world), "1");
+    assert_eq!(nameless.accept_all(&mut world), "1");
     // Of all containers together.
     let shared = [capability::SHARED, capability::GLOBAL];
     let shared = Some(Symbols::new(&shared));
@@ -185,7 +159,6 @@ fn it_is_not_granted_where_no_message_is_a_clients_own() {
     assert!(!granted);
     let mut from = client(&mut world, (1, 3), "own");
     send(&mut from, &mut world, "t/x", "2");
-    to.exchange(&mut world);
-    assert_eq!(accept(&mut to, &mut world), "2");
-    assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    assert_eq!(to.accept_all(&mut world), "2");
+    world.check();
 }

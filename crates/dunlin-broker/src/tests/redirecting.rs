@@ -3,14 +3,11 @@
 use alloc::string::{String, ToString};
 use alloc::vec;
 
-use dunlin_amqp::codec::{
-    AnyTarget, Attach, Error, Role, SerialNumber, Source, Symbols, Target, capability,
-};
-use dunlin_amqp::{Event, LinkId};
+use dunlin_amqp::Event;
+use dunlin_amqp::codec::{Attach, Error, Source, Symbols, Target, capability};
 use dunlin_base::Text;
 
-use super::amqp::{Client, OPEN, World, conn, receiver};
-use super::queues::{internal_errors, miscounted};
+use super::amqp::{Client, OPEN, World, conn, receiver, sender};
 use crate::config::{LinkRedirect, Redirect, Server};
 
 fn world(redirect: Redirect) -> World {
@@ -43,17 +40,6 @@ fn sent_to(client: &mut Client) -> Option<(String, String, u64, Option<String>)>
     });
     client.events.clear();
     detached.map(|error| there(&error.get()))
-}
-
-fn sender(client: &mut Client, world: &mut World, name: &str, target: Target<'_>) -> LinkId {
-    let attach = Attach {
-        name,
-        role: Role::Sender,
-        target: Some(AnyTarget::Target(target)),
-        initial_delivery_count: Some(SerialNumber(0)),
-        ..receiver("")
-    };
-    client.attach(world, &attach)
 }
 
 #[test]
@@ -103,7 +89,11 @@ fn links_to_some_addresses_are_for_another_server() {
             capabilities: is_queue.then(|| Symbols::new(&queue)),
             ..Target::default()
         };
-        sender(&mut client, &mut world, name, target);
+        let attach = Attach {
+            name,
+            ..sender(target)
+        };
+        client.attach(&mut world, &attach);
         assert_eq!(sent_to(&mut client), expected, "{address:?}");
     }
     // A dynamic node is made here.
@@ -116,7 +106,7 @@ fn links_to_some_addresses_are_for_another_server() {
     };
     client.attach(&mut world, &dynamic);
     assert_eq!(sent_to(&mut client), None);
-    assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    world.check();
 }
 
 #[test]
@@ -156,5 +146,5 @@ fn all_clients_are_for_another_server() {
         .map(|it| it.stats().clients_refused)
         .sum();
     assert_eq!(refused, 3);
-    assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    world.check();
 }

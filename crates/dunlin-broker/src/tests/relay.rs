@@ -12,8 +12,10 @@ use dunlin_amqp::codec::{
 };
 use dunlin_amqp::{Event, LinkId, State};
 
-use super::amqp::{Client, NOW, OPEN, World, addressed, conn, is_accepted, message, receiver};
-use super::queues::{address, internal_errors, lose, miscounted, named, payloads, taken};
+use super::amqp::{
+    Client, NOW, OPEN, World, addressed, conn, is_accepted, message, payloads, receiver,
+};
+use super::queues::{address, lose, named};
 use super::transactions::Controller;
 use crate::access::{Access, Acl};
 use crate::queues::options::{Overflow, QueueOptions};
@@ -50,15 +52,10 @@ fn send(client: &mut Client, world: &mut World, link: LinkId, to: &str, byte: u8
     said(&client.outcome().expect("an outcome").1)
 }
 
-fn check(world: &World) {
-    assert_eq!((miscounted(world), internal_errors(world)), (0, 0));
-}
-
 #[test]
 fn both_addresses_of_a_topic_are_one() {
     let mut world = ruled("topic write a/b\ntopic read a/#");
-    let mut to = Client::new(&mut world, conn(1, 2), None);
-    to.receiver(&mut world, "a/#", 10);
+    let (mut to, _) = Client::receiving(&mut world, conn(1, 2), "a/#", 10);
     let mut from = Client::new(&mut world, conn(0, 1), None);
     let link = from.sender(&mut world, None);
     let refused = "amqp:unauthorized-access";
@@ -72,16 +69,14 @@ fn both_addresses_of_a_topic_are_one() {
         let said = send(&mut from, &mut world, link, address, byte);
         assert_eq!(said, outcome, "{address}");
     }
-    to.exchange(&mut world);
-    assert_eq!(payloads(&taken(&mut to)), "12");
-    check(&world);
+    assert_eq!(to.payloads(&mut world), "12");
+    world.check();
 }
 
 #[test]
 fn both_addresses_of_a_topic_are_one_in_a_transaction() {
     let mut world = ruled("topic write a/b\ntopic read a/#");
-    let mut to = Client::new(&mut world, conn(1, 2), None);
-    to.receiver(&mut world, "a/#", 10);
+    let (mut to, _) = Client::receiving(&mut world, conn(1, 2), "a/#", 10);
     let mut from = Controller::new(&mut world, 0, 1);
     let link = from.client.sender(&mut world, None);
     let id = from.declare(&mut world);
@@ -90,9 +85,8 @@ fn both_addresses_of_a_topic_are_one_in_a_transaction() {
         assert!(from.client.outcome().is_some(), "{address}");
     }
     assert_eq!(from.commit(&mut world, &id), Ok(()));
-    to.exchange(&mut world);
-    assert_eq!(payloads(&taken(&mut to)), "12");
-    check(&world);
+    assert_eq!(to.payloads(&mut world), "12");
+    world.check();
 }
 
 /// What a client of JMS sends to.
@@ -134,9 +128,7 @@ fn consume(client: &mut Client, world: &mut World, name: &str) {
         }),
         ..receiver(name)
     };
-    let link = client.attach(world, &attach);
-    client.engine.set_credit(link, 10, false).expect("credit");
-    client.exchange(world);
+    client.take(world, &attach, 10);
 }
 
 #[test]
@@ -145,8 +137,7 @@ fn jms_sends_to_a_queue_by_its_name() {
         let mut world = World::new(2, OPEN);
         let mut to = Client::new(&mut world, conn(0, 2), None);
         consume(&mut to, &mut world, "orders");
-        let mut subscriber = Client::new(&mut world, conn(1, 3), None);
-        subscriber.receiver(&mut world, "orders", 10);
+        let (mut subscriber, _) = Client::receiving(&mut world, conn(1, 3), "orders", 10);
         let mut from = Client::new(&mut world, conn(shard, 1), None);
         let link = from.sender(&mut world, None);
         for (address, kind, byte) in [
@@ -165,11 +156,9 @@ fn jms_sends_to_a_queue_by_its_name() {
             let (_, state) = from.outcome().expect("an outcome");
             assert_eq!(said(&state), "amqp:not-found", "{name}");
         }
-        to.exchange(&mut world);
-        assert_eq!(payloads(&taken(&mut to)), "123");
-        subscriber.exchange(&mut world);
-        assert_eq!(payloads(&taken(&mut subscriber)), "4");
-        check(&world);
+        assert_eq!(to.payloads(&mut world), "123");
+        assert_eq!(subscriber.payloads(&mut world), "4");
+        world.check();
     }
 }
 
@@ -211,12 +200,11 @@ fn a_message_makes_its_queue_and_is_stored_with_it() {
             assert!(is_accepted(&state));
         }
         assert_eq!(send(&mut from, &mut world, link, &queue, b'3'), "accepted");
-        check(&world);
+        world.check();
         world.restart();
-        let mut to = Client::new(&mut world, conn(1 - shard, 2), None);
-        to.receiver(&mut world, &queue, 10);
-        assert_eq!(payloads(&taken(&mut to)), "123");
-        check(&world);
+        let (mut to, _) = Client::receiving(&mut world, conn(1 - shard, 2), &queue, 10);
+        assert_eq!(payloads(&to.taken()), "123");
+        world.check();
     }
 }
 
@@ -243,15 +231,13 @@ fn a_message_does_not_wait_for_the_queue_that_a_link_makes() {
         let (_, state) = from.outcome().expect("an outcome");
         assert_eq!(said(&state), "accepted", "{shard} {overflow:?}");
         to.exchange(&mut world);
-        to.engine.set_credit(taking, 10, false).expect("attached");
-        to.exchange(&mut world);
-        assert_eq!(payloads(&taken(&mut to)), "1", "{shard} {overflow:?}");
-        check(&world);
+        to.give_credit(&mut world, taking, 10);
+        assert_eq!(payloads(&to.taken()), "1", "{shard} {overflow:?}");
+        world.check();
         world.restart();
-        let mut late = Client::new(&mut world, conn(0, 3), None);
-        late.receiver(&mut world, &queue, 10);
-        assert_eq!(payloads(&taken(&mut late)), "1", "{shard} {overflow:?}");
-        check(&world);
+        let (mut late, _) = Client::receiving(&mut world, conn(0, 3), &queue, 10);
+        assert_eq!(payloads(&late.taken()), "1", "{shard} {overflow:?}");
+        world.check();
     }
 }
 
@@ -277,11 +263,10 @@ fn a_message_of_a_transaction_makes_its_queue() {
             if restarts {
                 world.restart();
             }
-            let mut to = Client::new(&mut world, conn(0, 2), None);
-            to.receiver(&mut world, &queue, 10);
-            assert_eq!(payloads(&taken(&mut to)), "1");
+            let (mut to, _) = Client::receiving(&mut world, conn(0, 2), &queue, 10);
+            assert_eq!(payloads(&to.taken()), "1");
             lose(&mut world, conn(0, 2));
-            check(&world);
+            world.check();
         }
     }
 }
@@ -348,7 +333,7 @@ fn a_transaction_that_is_off_leaves_no_queue() {
         lose(&mut world, conn(shard, 1));
         let queues = 1 + usize::from(end == End::Commit);
         assert_eq!(sessions(&world), queues, "{shard} {end:?}");
-        check(&world);
+        world.check();
         world.restart();
         assert_eq!(sessions(&world), queues, "{shard} {end:?}, restarted");
     }
@@ -394,10 +379,7 @@ fn a_queue_is_there_if_one_of_the_messages_that_make_it_is_stored() {
             world.run();
         }
         world.refuses = false;
-        for shard in &mut world.shards {
-            shard.handle_timeout(NOW + Duration::from_secs(2));
-        }
-        world.run();
+        world.pass(Duration::from_secs(2));
         for (shard, number) in [(1, 1), (0, 1), (1, 2)] {
             lose(&mut world, conn(shard, number));
         }
@@ -405,13 +387,12 @@ fn a_queue_is_there_if_one_of_the_messages_that_make_it_is_stored() {
         let stored: String = stored.filter(|(_, it)| *it).map(|(byte, _)| byte).collect();
         let queues = usize::from(!stored.is_empty());
         assert_eq!(sessions(&world), queues, "{outcomes:?}");
-        check(&world);
+        world.check();
         world.restart();
         assert_eq!(sessions(&world), queues, "{outcomes:?}, restarted");
-        let mut to = Client::new(&mut world, conn(0, 3), None);
-        to.receiver(&mut world, &queue, 10);
-        assert_eq!(payloads(&taken(&mut to)), stored, "{outcomes:?}");
-        check(&world);
+        let (mut to, _) = Client::receiving(&mut world, conn(0, 3), &queue, 10);
+        assert_eq!(payloads(&to.taken()), stored, "{outcomes:?}");
+        world.check();
     }
 }
 
@@ -432,7 +413,7 @@ fn a_message_makes_no_queue_where_that_is_not_allowed() {
         };
         assert_eq!(said, expected);
         assert!(world.shards.iter().all(|it| it.census().sessions <= 1));
-        check(&world);
+        world.check();
     }
 }
 
@@ -456,14 +437,13 @@ fn a_queue_whose_record_was_refused_stays_for_what_is_stored_with_it() {
     from.exchange(&mut world);
     let (_, state) = from.outcome().expect("an outcome");
     assert!(is_accepted(&state));
-    check(&world);
+    world.check();
     for restarts in [false, true] {
         if restarts {
             world.restart();
         }
-        let mut to = Client::new(&mut world, conn(0, 2), None);
-        to.receiver(&mut world, &queue, 10);
-        assert_eq!(payloads(&taken(&mut to)), "1", "{restarts}");
+        let (mut to, _) = Client::receiving(&mut world, conn(0, 2), &queue, 10);
+        assert_eq!(payloads(&to.taken()), "1", "{restarts}");
         lose(&mut world, conn(0, 2));
     }
     // Nothing came: it ends, and the next message makes it again.
@@ -473,13 +453,10 @@ fn a_queue_whose_record_was_refused_stays_for_what_is_stored_with_it() {
     let link = from.sender(&mut world, None);
     assert_ne!(send(&mut from, &mut world, link, &queue, b'1'), "accepted");
     world.refuses = false;
-    for shard in &mut world.shards {
-        shard.handle_timeout(NOW + Duration::from_secs(2));
-    }
-    world.run();
+    world.pass(Duration::from_secs(2));
     assert_eq!(world.shards[0].census().sessions, 0);
     assert_eq!(send(&mut from, &mut world, link, &queue, b'2'), "accepted");
-    check(&world);
+    world.check();
 }
 
 #[test]
@@ -504,6 +481,6 @@ fn what_is_not_taken_says_why() {
         world.refuses = false;
         assert_eq!(says(&mut world, &queue), "accepted");
         assert_eq!(says(&mut world, &queue), "amqp:resource-limit-exceeded");
-        check(&world);
+        world.check();
     }
 }

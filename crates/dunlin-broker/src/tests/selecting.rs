@@ -8,15 +8,14 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    Attach, DeliveryState, Described, Descriptor, DistributionMode, Map, Role, Section, Source,
-    Symbol, TerminusDurability, TerminusExpiryPolicy, Value,
+    Attach, Described, Descriptor, DistributionMode, Map, Section, Source, Symbol, Value,
 };
 use dunlin_amqp::{Event, LinkId};
 use dunlin_base::{Encoded, Form, Instant, Message, MessageExtra, QoS, Text};
 use dunlin_store::{Batch, Seq, StoreOp, Target};
 
-use super::amqp::{Client, NOW, OPEN, World, conn, is_accepted, message, receiver};
-use super::queues::{address, internal_errors, miscounted, payloads, queued, taken};
+use super::amqp::{Client, NOW, OPEN, World, conn, message, never, payloads, receiver};
+use super::queues::{address, queued};
 use crate::config::Config;
 
 const SELECTOR: &str = "apache.org:selector-filter:string";
@@ -34,9 +33,7 @@ fn numbered(n: u8) -> Vec<u8> {
 
 fn send(client: &mut Client, world: &mut World, link: LinkId, numbers: &str) {
     for n in numbers.bytes() {
-        let sent = client.send(world, link, false, numbered(n));
-        let (answered, state) = client.outcome().expect("an outcome");
-        assert!(answered == sent && is_accepted(&state), "{state:?}");
+        client.send_accepted(world, link, numbered(n));
     }
 }
 
@@ -66,13 +63,7 @@ fn select(
         }),
         ..*attach
     };
-    let link = client.attach(world, &attach);
-    client
-        .engine
-        .set_credit(link, credit, false)
-        .expect("credit");
-    client.exchange(world);
-    link
+    client.take(world, &attach, credit)
 }
 
 /// Names of the filters that were granted.
@@ -90,24 +81,13 @@ fn granted(client: &Client) -> Vec<String> {
     names.collect()
 }
 
-fn accept(client: &mut Client, world: &mut World) -> String {
-    let got = taken(client);
-    for (delivery, ..) in &got {
-        let accepted = Some(&DeliveryState::ACCEPTED);
-        client.engine.settle(*delivery, accepted).expect("open");
-    }
-    client.exchange(world);
-    payloads(&got)
-}
-
 #[test]
 fn a_consumer_with_a_selector_takes_what_matches_and_the_rest_stays_in_order() {
     let queue = address();
     for shard in [0, 1] {
         for restarts in [false, true] {
             let mut world = World::new(2, OPEN);
-            let mut from = Client::new(&mut world, conn(1, 1), None);
-            let link = from.sender(&mut world, Some(&queue));
+            let (mut from, link) = Client::sending(&mut world, conn(1, 1), &queue);
             send(&mut from, &mut world, link, "123451234");
             if restarts {
                 world.restart();
@@ -117,30 +97,26 @@ fn a_consumer_with_a_selector_takes_what_matches_and_the_rest_stays_in_order() {
             let taker = receiver(&queue);
             select(&mut odd, &mut world, "n IN (3, 5)", (&taker, 10));
             assert_eq!(granted(&odd), [SELECTOR]);
-            assert_eq!(payloads(&taken(&mut odd)), "353", "{shard} {restarts}");
+            assert_eq!(payloads(&odd.taken()), "353", "{shard} {restarts}");
             let mut ones = Client::new(&mut world, conn(0, 3), None);
             let one = select(&mut ones, &mut world, "n = 1", (&taker, 1));
-            assert_eq!(accept(&mut ones, &mut world), "1");
+            assert_eq!(ones.accept_all(&mut world), "1");
             // What a link had that is gone is where it was.
             super::queues::lose(&mut world, conn(shard, 2));
-            let mut all = Client::new(&mut world, conn(1, 5), None);
-            all.receiver(&mut world, &queue, 4);
-            assert_eq!(accept(&mut all, &mut world), "2345");
-            ones.engine.set_credit(one, 5, false).expect("credit");
-            ones.exchange(&mut world);
-            assert_eq!(accept(&mut ones, &mut world), "1");
+            let (mut all, _) = Client::receiving(&mut world, conn(1, 5), &queue, 4);
+            assert_eq!(all.accept_all(&mut world), "2345");
+            ones.give_credit(&mut world, one, 5);
+            assert_eq!(ones.accept_all(&mut world), "1");
             let link = match restarts {
                 true => from.sender(&mut world, Some(&queue)),
                 false => link,
             };
             send(&mut from, &mut world, link, "21");
-            ones.exchange(&mut world);
-            assert_eq!(accept(&mut ones, &mut world), "1");
-            let mut last = Client::new(&mut world, conn(0, 6), None);
-            last.receiver(&mut world, &queue, 10);
-            assert_eq!(accept(&mut last, &mut world), "2342");
+            assert_eq!(ones.accept_all(&mut world), "1");
+            let (mut last, _) = Client::receiving(&mut world, conn(0, 6), &queue, 10);
+            assert_eq!(last.accept_all(&mut world), "2342");
             assert_eq!(world.store.stored_messages(), 0);
-            assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+            world.check();
         }
     }
 }
@@ -150,17 +126,13 @@ fn credit_is_drained_when_nothing_that_matches_is_left() {
     let queue = address();
     for shard in [0, 1] {
         let mut world = World::new(2, OPEN);
-        let mut from = Client::new(&mut world, conn(0, 1), None);
-        let link = from.sender(&mut world, Some(&queue));
+        let (mut from, link) = Client::sending(&mut world, conn(0, 1), &queue);
         send(&mut from, &mut world, link, "1213");
         let mut to = Client::new(&mut world, conn(shard, 2), None);
         let taker = receiver(&queue);
         let link = select(&mut to, &mut world, "n = 1", (&taker, 0));
-        to.engine.set_credit(link, 5, true).expect("credit");
-        to.exchange(&mut world);
-        let drained = |event: &Event<'_>| matches!(event, Event::Flow { drained: true, .. });
-        assert!(to.events.iter().any(drained));
-        assert_eq!(accept(&mut to, &mut world), "11");
+        assert!(to.drain(&mut world, link, 5));
+        assert_eq!(to.accept_all(&mut world), "11");
         assert_eq!(world.shards[0].census().queued, 2);
     }
 }
@@ -170,14 +142,13 @@ fn who_browses_with_a_filter_sees_what_matches() {
     let queue = address();
     for shard in [0, 1] {
         let mut world = World::new(2, OPEN);
-        let mut from = Client::new(&mut world, conn(0, 1), None);
-        let link = from.sender(&mut world, Some(&queue));
+        let (mut from, link) = Client::sending(&mut world, conn(0, 1), &queue);
         send(&mut from, &mut world, link, "12131");
         // A consumer has gone past some of them.
         let mut passing = Client::new(&mut world, conn(0, 3), None);
         let taker = receiver(&queue);
         select(&mut passing, &mut world, "n = 3", (&taker, 1));
-        assert_eq!(payloads(&taken(&mut passing)), "3");
+        assert_eq!(payloads(&passing.taken()), "3");
         let mut browser = Client::new(&mut world, conn(shard, 2), None);
         let copy = Attach {
             source: Some(Source {
@@ -189,16 +160,12 @@ fn who_browses_with_a_filter_sees_what_matches() {
         };
         let link = select(&mut browser, &mut world, "n = 1", (&copy, 2));
         assert_eq!(granted(&browser), [SELECTOR]);
-        assert_eq!(accept(&mut browser, &mut world), "11");
-        browser.engine.set_credit(link, 9, true).expect("credit");
-        browser.exchange(&mut world);
-        let drained = |event: &Event<'_>| matches!(event, Event::Flow { drained: true, .. });
-        assert!(browser.events.iter().any(drained), "shard {shard}");
-        assert_eq!(accept(&mut browser, &mut world), "1");
+        assert_eq!(browser.accept_all(&mut world), "11");
+        assert!(browser.drain(&mut world, link, 9), "shard {shard}");
+        assert_eq!(browser.accept_all(&mut world), "1");
         super::queues::lose(&mut world, conn(0, 3));
-        let mut to = Client::new(&mut world, conn(1, 4), None);
-        to.receiver(&mut world, &queue, 10);
-        assert_eq!(payloads(&taken(&mut to)), "12131");
+        let (mut to, _) = Client::receiving(&mut world, conn(1, 4), &queue, 10);
+        assert_eq!(payloads(&to.taken()), "12131");
     }
 }
 
@@ -271,21 +238,18 @@ fn a_selector_that_matches_nothing_looks_at_a_large_queue_once_and_in_parts() {
         let taker = receiver(&queue);
         select(&mut to, &mut world, selector, (&taker, 10));
         // The others do not wait for it.
-        let mut other = Client::new(&mut world, conn(0, 3), None);
-        other.receiver(&mut world, &queue, 3);
-        assert_eq!(accept(&mut other, &mut world), "000");
+        let (mut other, _) = Client::receiving(&mut world, conn(0, 3), &queue, 3);
+        assert_eq!(other.accept_all(&mut world), "000");
         let taken = rounds(&mut world, &mut now);
         assert!((least..4000).contains(&taken), "{taken} rounds");
         let census = world.shards[0].census();
         assert_eq!(census.queued as u64, messages - 3);
         // What comes later is found without another look at the rest.
-        let mut from = Client::new(&mut world, conn(0, 4), None);
-        let link = from.sender(&mut world, Some(&queue));
+        let (mut from, link) = Client::sending(&mut world, conn(0, 4), &queue);
         send(&mut from, &mut world, link, "1");
         assert!(rounds(&mut world, &mut now) <= 2);
-        to.exchange(&mut world);
-        assert_eq!(accept(&mut to, &mut world), "1");
-        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+        assert_eq!(to.accept_all(&mut world), "1");
+        world.check();
     }
 }
 
@@ -301,14 +265,12 @@ fn what_is_passed_over_is_counted_in_the_memory_budget() {
     let messages = world.shards[0].census().queued_bytes;
     let places = queued(&world) - messages;
     assert!((100_000..250_000).contains(&places), "{places}");
-    let mut all = Client::new(&mut world, conn(1, 3), None);
-    let link = all.receiver(&mut world, &queue, 1000);
-    while !accept(&mut all, &mut world).is_empty() {
-        all.engine.set_credit(link, 1000, false).expect("credit");
-        all.exchange(&mut world);
+    let (mut all, link) = Client::receiving(&mut world, conn(1, 3), &queue, 1000);
+    while !all.accept_all(&mut world).is_empty() {
+        all.give_credit(&mut world, link, 1000);
     }
     assert_eq!((queued(&world), world.store.stored_messages()), (0, 0));
-    assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+    world.check();
 }
 
 #[test]
@@ -317,13 +279,7 @@ fn a_subscription_that_stays_keeps_its_filter() {
         let mut world = World::new(2, OPEN);
         let wanted = Attach {
             name,
-            role: Role::Receiver,
-            source: Some(Source {
-                address: Some("t/#"),
-                durable: TerminusDurability::UnsettledState,
-                expiry_policy: TerminusExpiryPolicy::Never,
-                ..Source::default()
-            }),
+            source: Some(never("t/#")),
             ..receiver("t/#")
         };
         let mut to = Client::new(&mut world, conn(0, 1), None);
@@ -331,28 +287,23 @@ fn a_subscription_that_stays_keeps_its_filter() {
         assert_eq!(granted(&to), [SELECTOR]);
         super::queues::lose(&mut world, conn(0, 1));
         world.restart();
-        let mut from = Client::new(&mut world, conn(1, 2), None);
-        let publisher = from.sender(&mut world, Some("t/a"));
+        let (mut from, publisher) = Client::sending(&mut world, conn(1, 2), "t/a");
         send(&mut from, &mut world, publisher, "1213");
         assert_eq!(world.store.stored_messages(), 2, "only what it wants");
         let mut to = Client::new(&mut world, conn(1, 3), None);
         select(&mut to, &mut world, "n = 1", (&wanted, 10));
-        assert_eq!(accept(&mut to, &mut world), "11");
+        assert_eq!(to.accept_all(&mut world), "11");
         // With another filter it is another subscription.
         send(&mut from, &mut world, publisher, "1");
         super::queues::lose(&mut world, conn(1, 3));
         let mut to = Client::new(&mut world, conn(0, 4), None);
         select(&mut to, &mut world, "n = 2", (&wanted, 10));
         send(&mut from, &mut world, publisher, "123");
-        to.exchange(&mut world);
-        assert_eq!(accept(&mut to, &mut world), "2");
+        assert_eq!(to.accept_all(&mut world), "2");
         let mut to = Client::new(&mut world, conn(1, 5), None);
-        let link = to.attach(&mut world, &wanted);
-        to.engine.set_credit(link, 9, false).expect("credit");
-        to.exchange(&mut world);
+        to.take(&mut world, &wanted, 9);
         send(&mut from, &mut world, publisher, "123");
-        to.exchange(&mut world);
-        assert_eq!(accept(&mut to, &mut world), "123");
-        assert_eq!((miscounted(&world), internal_errors(&world)), (0, 0));
+        assert_eq!(to.accept_all(&mut world), "123");
+        world.check();
     }
 }

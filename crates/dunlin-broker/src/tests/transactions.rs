@@ -13,8 +13,8 @@ use dunlin_amqp::codec::{
 use dunlin_amqp::{Delivery, Demand, LinkId, Sending, State, Tag};
 use dunlin_base::ConnId;
 
-use super::amqp::{Client, NOW, OPEN, World, addressed, conn, message, receiver};
-use super::queues::{address, internal_errors, lose, miscounted, named, payloads, taken};
+use super::amqp::{Client, NOW, OPEN, World, addressed, conn, message, payloads, receiver};
+use super::queues::{address, lose, named};
 use crate::config::Config;
 use crate::queues::options::QueueOptions;
 use crate::random::home_shard;
@@ -152,10 +152,6 @@ impl Controller {
     }
 }
 
-fn check(world: &World) {
-    assert_eq!((miscounted(world), internal_errors(world)), (0, 0));
-}
-
 /// What a client of MQTT was sent: the payloads of one byte.
 fn published(world: &mut World, to: ConnId) -> String {
     let bytes = world.take_sent(to);
@@ -176,8 +172,7 @@ fn a_commit_is_one_batch_and_nothing_is_seen_before_it() {
     let queue = address();
     for shard in [0, 1] {
         let mut world = World::new(2, OPEN);
-        let mut consumer = Client::new(&mut world, conn(1 - shard, 2), None);
-        consumer.receiver(&mut world, &queue, 10);
+        let (mut consumer, _) = Client::receiving(&mut world, conn(1 - shard, 2), &queue, 10);
         let (kept, brief) = (conn(0, 3), conn(1, 4));
         world.mqtt(kept, 60);
         world.mqtt(brief, 0);
@@ -201,18 +196,17 @@ fn a_commit_is_one_batch_and_nothing_is_seen_before_it() {
         let held = world.held.as_ref().expect("held");
         let sizes: Vec<usize> = held.iter().map(|(_, batch)| batch.ops.len()).collect();
         assert_eq!(sizes, [4], "one batch");
-        assert_eq!(taken(&mut consumer).len(), 0);
+        assert_eq!(consumer.taken().len(), 0);
         let seen = [kept, brief].map(|to| published(&mut world, to));
         assert_eq!(seen, ["", ""]);
         assert!(from.client.outcome().is_none(), "not stored yet");
         world.release_store();
         from.client.exchange(&mut world);
         assert_eq!(from.answer(), Ok(Id::new()));
-        consumer.exchange(&mut world);
-        assert_eq!(payloads(&taken(&mut consumer)), "13");
+        assert_eq!(consumer.payloads(&mut world), "13");
         let seen = [kept, brief].map(|to| published(&mut world, to));
         assert_eq!(seen, ["24", "24"]);
-        check(&world);
+        world.check();
     }
 }
 
@@ -236,11 +230,10 @@ fn what_is_rolled_back_was_never_there() {
             assert_eq!(from.commit(&mut world, &second), Err(unknown.clone()));
             assert_eq!(from.commit(&mut world, &b"x".to_vec()), Err(unknown));
         }
-        let mut late = Client::new(&mut world, conn(0, 5), None);
-        late.receiver(&mut world, &queue, 10);
+        let (mut late, _) = Client::receiving(&mut world, conn(0, 5), &queue, 10);
         let expected = if lost { "" } else { "2" };
-        assert_eq!(payloads(&taken(&mut late)), expected);
-        check(&world);
+        assert_eq!(payloads(&late.taken()), expected);
+        world.check();
     }
 }
 
@@ -288,24 +281,20 @@ fn outcomes_count_with_the_commit() {
             },
             ..receiver(&queue)
         };
-        let link = by.client.attach(&mut world, &attach);
-        by.client.engine.set_credit(link, 2, false).expect("credit");
-        by.client.exchange(&mut world);
-        let two = taken(&mut by.client);
+        let link = by.client.take(&mut world, &attach, 2);
+        let two = by.client.taken();
         assert_eq!(payloads(&two), "12");
         let id = by.declare(&mut world);
         for (of, ..) in &two {
             by.retire(&mut world, &id, *of, Outcome::Accepted, settled);
         }
         assert_eq!(world.store.stored_messages(), 3);
-        let mut other = Client::new(&mut world, conn(0, 5), None);
-        other.receiver(&mut world, &queue, 10);
-        assert_eq!(payloads(&taken(&mut other)), "3", "the others are not free");
+        let (mut other, _) = Client::receiving(&mut world, conn(0, 5), &queue, 10);
+        assert_eq!(payloads(&other.taken()), "3", "the others are not free");
         if matches!(end, End::CloseAndCommit | End::CloseAndRollBack) {
-            by.client.engine.detach(link, true, None).expect("attached");
-            by.client.exchange(&mut world);
+            by.client.detach(&mut world, link, true);
             other.exchange(&mut world);
-            assert_eq!(taken(&mut other).len(), 0);
+            assert_eq!(other.taken().len(), 0);
         }
         match end {
             End::Commit | End::CloseAndCommit => {
@@ -326,7 +315,7 @@ fn outcomes_count_with_the_commit() {
         };
         assert_eq!(by.concluded.len(), concluded, "{end:?} {settled}");
         other.exchange(&mut world);
-        let again = taken(&mut other);
+        let again = other.taken();
         let committed = matches!(end, End::Commit | End::CloseAndCommit);
         // What its receiver has not settled is still its own.
         let stays = end == End::RollBack && !settled;
@@ -339,11 +328,10 @@ fn outcomes_count_with_the_commit() {
         assert_eq!(world.store.stored_messages(), if committed { 1 } else { 3 });
         if !committed {
             world.restart();
-            let mut late = Client::new(&mut world, conn(1, 9), None);
-            late.receiver(&mut world, &queue, 10);
-            assert_eq!(taken(&mut late).len(), 3);
+            let (mut late, _) = Client::receiving(&mut world, conn(1, 9), &queue, 10);
+            assert_eq!(late.taken().len(), 3);
         }
-        check(&world);
+        world.check();
     }
 }
 
@@ -371,7 +359,7 @@ fn what_becomes_of_messages_is_in_the_batch_of_their_commit() {
             by.client.outcome().expect("accepted");
         }
         by.client.receiver(&mut world, &queue, 3);
-        let all = taken(&mut by.client);
+        let all = by.client.taken();
         assert_eq!(payloads(&all), "123");
         let note = [(
             Value::Symbol(Symbol::from_static("x-opt-note")),
@@ -405,11 +393,9 @@ fn what_becomes_of_messages_is_in_the_batch_of_their_commit() {
         assert_eq!(by.answer(), Ok(Id::new()));
         assert_eq!(world.store.stored_messages(), 3);
         world.restart();
-        let mut last = Client::new(&mut world, conn(0, 2), None);
-        last.receiver(&mut world, &dead, 9);
-        assert_eq!(payloads(&taken(&mut last)), "1", "{shard} {dead_at}");
-        let mut rest = Client::new(&mut world, conn(1, 3), None);
-        rest.receiver(&mut world, &queue, 9);
+        let (mut last, _) = Client::receiving(&mut world, conn(0, 2), &dead, 9);
+        assert_eq!(payloads(&last.taken()), "1", "{shard} {dead_at}");
+        let (mut rest, _) = Client::receiving(&mut world, conn(1, 3), &queue, 9);
         let mut seen = Vec::new();
         while let Some((_, _, bytes)) = rest.message() {
             let scanned = Scanned::scan(&bytes).expect("a message");
@@ -426,7 +412,7 @@ fn what_becomes_of_messages_is_in_the_batch_of_their_commit() {
             (Some(b'3'), 0, Some("seen".to_string())),
         ];
         assert_eq!(seen, expected, "{shard} {dead_at}");
-        check(&world);
+        world.check();
     }
 }
 
@@ -462,7 +448,7 @@ fn a_commit_that_one_queue_has_no_room_for_is_none_at_all() {
         let bytes = addressed(&queue, b"4");
         by.post_as(&mut world, to, &id, true, bytes);
         assert_eq!(by.commit(&mut world, &id), Ok(()));
-        check(&world);
+        world.check();
     }
 }
 
@@ -489,7 +475,7 @@ fn a_transaction_that_takes_too_long_is_rolled_back() {
     let unknown = "amqp:transaction:unknown-id".to_string();
     assert_eq!(by.commit(&mut world, &id), Err(unknown));
     assert_eq!(world.store.stored_messages(), 0);
-    check(&world);
+    world.check();
 }
 
 #[test]
@@ -521,7 +507,7 @@ fn transactions_have_limits() {
     let unknown = "amqp:transaction:unknown-id".to_string();
     assert_eq!(by.commit(&mut world, &many), Err(unknown));
     assert_eq!(world.store.stored_messages(), 0);
-    check(&world);
+    world.check();
 }
 
 #[test]
@@ -548,7 +534,7 @@ fn a_commit_with_too_many_deliveries_is_none_at_all() {
         assert_eq!(published(&mut world, subscriber), "1");
         assert_eq!(commit(&mut world, &["t/d"]), Ok(()));
         assert_eq!(published(&mut world, subscriber), "1");
-        check(&world);
+        world.check();
     }
 }
 
@@ -574,5 +560,5 @@ fn a_transaction_that_there_is_not_ends_the_link() {
         },
     );
     assert_eq!(by.answer(), Err("amqp:not-implemented".to_string()));
-    check(&world);
+    world.check();
 }

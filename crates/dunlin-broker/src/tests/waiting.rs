@@ -25,13 +25,7 @@ fn receive(client: &mut Client, world: &mut World, address: &str, credit: u32) -
         name: address,
         ..receiver(address)
     };
-    let link = client.attach(world, &attach);
-    client
-        .engine
-        .set_credit(link, credit, false)
-        .expect("credit");
-    client.exchange(world);
-    link
+    client.take(world, &attach, credit)
 }
 
 /// A page of clients.
@@ -50,9 +44,7 @@ fn accept_next(client: &mut Client, world: &mut World) -> bool {
     let Some((delivery, ..)) = client.message() else {
         return false;
     };
-    let accepted = Some(&DeliveryState::ACCEPTED);
-    client.engine.settle(delivery, accepted).expect("open");
-    client.exchange(world);
+    client.settle(world, delivery, &DeliveryState::ACCEPTED);
     true
 }
 
@@ -66,8 +58,7 @@ fn a_settled_delivery_looks_at_links_that_wait_only() {
     receive(&mut to, &mut world, "t/a", 100);
     receive(&mut to, &mut world, "t/b", 100);
     for (serial, topic) in [(2, "t/a"), (3, "t/b")] {
-        let mut from = Client::new(&mut world, conn(0, serial), None);
-        let link = from.sender(&mut world, Some(topic));
+        let (mut from, link) = Client::sending(&mut world, conn(0, serial), topic);
         for _ in 0..6 {
             from.send(&mut world, link, false, message(false, b"x"));
         }
@@ -89,16 +80,13 @@ fn a_settled_delivery_looks_at_links_that_wait_only() {
 #[test]
 fn a_consumer_whose_credit_is_larger_than_its_window_gets_everything() {
     let mut world = world();
-    let mut from = Client::new(&mut world, conn(0, 1), None);
-    let link = from.sender(&mut world, Some("/queues/q"));
+    let (mut from, link) = Client::sending(&mut world, conn(0, 1), "/queues/q");
     let attach = Attach {
         name: "consumer",
         ..receiver("/queues/q")
     };
     let mut to = Client::new(&mut world, conn(0, 2), None);
-    let taking = to.attach(&mut world, &attach);
-    to.engine.set_credit(taking, 1000, false).expect("credit");
-    to.exchange(&mut world);
+    to.take(&mut world, &attach, 1000);
     for _ in 0..10 * INFLIGHT_MAX {
         from.send(&mut world, link, false, message(true, b"x"));
     }
@@ -115,8 +103,7 @@ fn a_connection_is_in_the_list_of_clients_with_its_links() {
     let mut client = Client::new(&mut world, conn(0, 1), None);
     client.sender(&mut world, Some("t/a"));
     receive(&mut client, &mut world, "t/a", 0);
-    let mut from = Client::new(&mut world, conn(0, 2), None);
-    let link = from.sender(&mut world, Some("t/a"));
+    let (mut from, link) = Client::sending(&mut world, conn(0, 2), "t/a");
     from.send(&mut world, link, false, message(false, b"x"));
     let clients = list(&mut world, 0, 10).rows;
     let ids: Vec<_> = clients.iter().map(|client| client.conn).collect();
