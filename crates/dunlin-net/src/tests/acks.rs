@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use dunlin_base::StreamId;
 use dunlin_base::transport::{CloseCause, Transport};
-use quinn_proto::{ConnectionError, TransportErrorCode};
+use quinn_proto::TransportErrorCode;
 
 use super::certs::{dial_to, listen_on};
 use super::hostile::Scene;
@@ -74,9 +74,7 @@ fn a_connection_may_end_before_the_question_has_an_answer() {
         pair.until("opened", |p| p.client.opened().is_some());
         let _ = pair.client.send(client, StreamId::CONTROL, b"goodbye");
         pair.client.net.close(client, 7);
-        pair.until("end", |p| {
-            p.client.closed().is_some() && p.server.closed().is_some()
-        });
+        pair.until_closed();
         assert_eq!(pair.server.received(StreamId::CONTROL), b"goodbye");
         let peer = CloseCause::Peer { code: 7 };
         let (server, _) = pair.server.opened().unwrap();
@@ -129,13 +127,8 @@ fn a_delay_that_no_timer_has_ends_the_connection() {
         let (mut raw, _) = scene.raw();
         let stream = raw.open_stream();
         raw.forge(stream, ack_frequency(0, 1, micros, 1));
-        raw.until(&mut scene.pair.server, "refusal", |raw, _| {
-            raw.lost.is_some()
-        });
-        let Some(ConnectionError::ConnectionClosed(close)) = &raw.lost else {
-            panic!("{:?}", raw.lost);
-        };
-        assert_eq!(close.error_code, TransportErrorCode::PROTOCOL_VIOLATION);
+        let code = raw.until_refused(&mut scene.pair.server);
+        assert_eq!(code, TransportErrorCode::PROTOCOL_VIOLATION);
         scene.bystander();
     }
 }

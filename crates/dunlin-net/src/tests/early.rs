@@ -43,9 +43,7 @@ impl Rig {
 
     fn finish(&mut self, conn: ConnId) {
         self.pair.client.net.close(conn, 0);
-        self.pair.until("closed", |p| {
-            p.client.closed().is_some() && p.server.closed().is_some()
-        });
+        self.pair.until_closed();
     }
 
     /// Dials and sends at once; nothing has gone out yet.
@@ -124,9 +122,7 @@ fn an_answer_that_is_not_complete_waits_for_its_rest() {
     let _ = side.send(server, StreamId::CONTROL, b"rest");
     side.net.flush();
     assert_eq!(side.net.counters().datagrams_out, silent + 1);
-    rig.pair.until("answer", |p| {
-        p.client.received(StreamId::CONTROL) == b"first rest"
-    });
+    rig.pair.until_client_has(b"first rest");
 }
 
 #[test]
@@ -200,8 +196,7 @@ fn early_data_waits_until_its_ticket_is_struck_off_for_good() {
         .until("client's handshake", |p| verdict(&p.client).is_some());
     assert_eq!(rig.pair.server.events, [], "nothing is reported");
     rig.pair.server.net.handle_struck(strike(&changes), true);
-    rig.pair
-        .until("bytes", |p| p.server.received(StreamId::CONTROL) == b"held");
+    rig.pair.until_server_has(b"held");
     rig.finish(conn);
 }
 
@@ -229,8 +224,7 @@ fn expired_tickets_and_switched_off_early_data_are_refused_and_told_apart() {
     rig.fetch_tickets();
     clock.fetch_add(24 * 60 * 60, Ordering::Relaxed);
     let conn = rig.dial_early(b"late");
-    rig.pair
-        .until("bytes", |p| p.server.received(StreamId::CONTROL) == b"late");
+    rig.pair.until_server_has(b"late");
     assert_eq!(rig.counters().1.early_data_refused_expired, 1);
     rig.finish(conn);
     let addr = rig.dial.addr;
@@ -240,8 +234,7 @@ fn expired_tickets_and_switched_off_early_data_are_refused_and_told_apart() {
     rig.pair.server.net.listen(listen).unwrap();
     rig.pair.client.events.clear();
     let _ = rig.dial_early(b"off");
-    rig.pair
-        .until("bytes", |p| p.server.received(StreamId::CONTROL) == b"off");
+    rig.pair.until_server_has(b"off");
     assert_eq!(rig.counters().1.early_data_refused_off, 1);
 }
 
@@ -284,9 +277,7 @@ fn stored_tickets_work_in_another_process() {
         another_process(&mut rig, client_builder().build().unwrap());
         let conn = rig.dial_early(b"after a reboot");
         assert_eq!(kept.len(), 1);
-        rig.pair.until("bytes", |p| {
-            p.server.received(StreamId::CONTROL) == b"after a reboot"
-        });
+        rig.pair.until_server_has(b"after a reboot");
         rig.finish(conn);
         assert_eq!(verdict(&rig.pair.client), Some(true));
         assert_eq!(rig.counters().1.early_data_accepted, round as u64);
@@ -336,9 +327,7 @@ fn a_ticket_is_good_for_the_same_trust_and_identity_only() {
     *kept.0.lock().unwrap() = vec![ticket];
     another_process(&mut rig, client_builder().build().unwrap());
     let _ = rig.dial_early(b"again");
-    rig.pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"again"
-    });
+    rig.pair.until_server_has(b"again");
     assert_eq!(verdict(&rig.pair.client), Some(false));
     assert_eq!(rig.counters().1.early_data_refused_used, 1);
 }
@@ -359,9 +348,7 @@ fn an_altered_ticket_is_none_to_its_server() {
         another_process(&mut rig, client_builder().build().unwrap());
         let refused = rig.counters().1.early_data_refused_unknown;
         let conn = rig.dial_early(b"not lost");
-        rig.pair.until("bytes", |p| {
-            p.server.received(StreamId::CONTROL) == b"not lost"
-        });
+        rig.pair.until_server_has(b"not lost");
         rig.finish(conn);
         assert_eq!(verdict(&rig.pair.client), Some(false));
         let counters = rig.counters().1;

@@ -38,9 +38,7 @@ fn pair(came: &Arc<Came>) -> (Pair, ConnId, ConnId) {
     pair.until("opened", |p| p.client.opened().is_some());
     let _ = pair.client.send(client, StreamId::CONTROL, b"goodbye");
     pair.client.net.close(client, 0);
-    pair.until("goodbye", |p| {
-        p.server.received(StreamId::CONTROL) == b"goodbye"
-    });
+    pair.until_server_has(b"goodbye");
     let (server, _) = pair.server.opened().unwrap();
     (pair, client, server)
 }
@@ -50,9 +48,7 @@ fn a_goodbye_is_answered_with_the_end_and_tickets_come_before() {
     let came = Arc::new(Came::default());
     let (mut pair, client, server) = pair(&came);
     pair.server.net.conn(server).close_promptly(0);
-    pair.until("end", |p| {
-        p.client.closed().is_some() && p.server.closed().is_some()
-    });
+    pair.until_closed();
     assert_eq!(pair.server.closed(), Some(CloseCause::Local));
     assert!(
         pair.client
@@ -73,13 +69,9 @@ fn what_was_written_when_more_was_to_come_leaves_before_the_end() {
         dial_to(Transport::Quic, addr)
     });
     let _ = pair.client.send(client, StreamId::CONTROL, b"question");
-    pair.until("question", |p| {
-        p.server.received(StreamId::CONTROL) == b"question"
-    });
+    pair.until_server_has(b"question");
     let _ = pair.server.send(server, StreamId::CONTROL, b"answer");
-    pair.until("answer", |p| {
-        p.client.received(StreamId::CONTROL) == b"answer"
-    });
+    pair.until_client_has(b"answer");
     // The rest never comes: the peer is known to part before.
     expect_more(&mut pair.server.net, server);
     let _ = pair.server.send(server, StreamId::CONTROL, b", and");

@@ -98,14 +98,10 @@ fn address_removed() {
         p.client.events.iter().any(|e| matches!(e, Ev::Moved(..)))
     });
     let _ = pair.server.send(server, StreamId::CONTROL, b"still there");
-    pair.until("bytes", |p| {
-        p.client.received(StreamId::CONTROL) == b"still there"
-    });
+    pair.until_client_has(b"still there");
     pair.until("new address", |p| p.server.net.counters().migrations == 1);
     let _ = pair.client.send(client, StreamId::CONTROL, b", and here");
-    pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"hello, and here"
-    });
+    pair.until_server_has(b"hello, and here");
     let moved = pair.client.events.iter().find_map(|e| match e {
         Ev::Moved(_, from, to) => Some((from.ip(), to.ip())),
         _ => None,
@@ -134,9 +130,7 @@ fn address_removed_unfollowed() {
     // The application can still move it.
     let moved = pair.client.net.migrate(client, None, Move::AtOnce);
     assert!(moved.is_ok(), "{moved:?}");
-    pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"hello lost"
-    });
+    pair.until_server_has(b"hello lost");
 }
 
 #[test]
@@ -183,9 +177,7 @@ fn route_changed() {
         Some(ends[1])
     );
     let _ = pair.client.send(client, StreamId::CONTROL, b", and there");
-    pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"hello, and there"
-    });
+    pair.until_server_has(b"hello, and there");
 }
 
 #[test]

@@ -523,7 +523,7 @@ fn certificates_are_replaced_under_connections_that_stay() {
         let tls = Arc::new(ServerTls::new(&options).unwrap());
         pair.server.net.set_tls(0, &tls);
         let _ = pair.client.send(client, StreamId::CONTROL, b"old");
-        pair.until("bytes", |p| p.server.received(StreamId::CONTROL) == b"old");
+        pair.until_server_has(b"old");
         pair.client.events.clear();
         let new = pair.client.net.dial(&to.unwrap()).unwrap();
         pair.until("refusal", |p| {

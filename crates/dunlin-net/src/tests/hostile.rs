@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 
 use dunlin_base::Random;
-use quinn_proto::{ConnectionError, StreamId as QuicStreamId, TransportErrorCode};
+use quinn_proto::{StreamId as QuicStreamId, TransportErrorCode};
 
 use super::certs::{dial_to, listen_on};
 use super::raw::Raw;
@@ -331,11 +331,7 @@ fn violations_close_the_connection_that_commits_them() {
         let _ = raw.write(control, b"honest");
         raw.until(&mut scene.pair.server, "bytes", |_, s| heard(s, conn) == 6);
         raw.forge(control, frames);
-        raw.until(&mut scene.pair.server, what, |raw, _| raw.lost.is_some());
-        let Some(ConnectionError::ConnectionClosed(close)) = &raw.lost else {
-            panic!("{what}: {:?}", raw.lost);
-        };
-        assert_eq!(close.error_code, code, "{what}: {close}");
+        assert_eq!(raw.until_refused(&mut scene.pair.server), code, "{what}");
         let cause = scene.pair.server.events.iter().find_map(|e| match e {
             Ev::Closed(c, cause) if *c == conn => Some(cause.clone()),
             _ => None,
@@ -361,13 +357,8 @@ fn datagrams_beyond_what_was_agreed_close_the_connection() {
         let (mut raw, _) = scene.raw();
         let control = raw.open_stream();
         raw.forge(control, frame(DATAGRAM, &[size], &vec![7; size as usize]));
-        raw.until(&mut scene.pair.server, "refusal", |raw, _| {
-            raw.lost.is_some()
-        });
-        let Some(ConnectionError::ConnectionClosed(close)) = &raw.lost else {
-            panic!("{:?}", raw.lost);
-        };
-        assert_eq!(close.error_code, TransportErrorCode::PROTOCOL_VIOLATION);
+        let code = raw.until_refused(&mut scene.pair.server);
+        assert_eq!(code, TransportErrorCode::PROTOCOL_VIOLATION);
         scene.bystander();
     }
 }
@@ -383,13 +374,8 @@ fn retiring_connection_ids_does_not_pile_them_up() {
     raw.until(&mut scene.pair.server, "bytes", |_, s| heard(s, conn) == 6);
     // An id that was never issued ends the connection.
     raw.forge(control, frame(0x19, &[1000], &[]));
-    raw.until(&mut scene.pair.server, "refusal", |raw, _| {
-        raw.lost.is_some()
-    });
-    let Some(ConnectionError::ConnectionClosed(close)) = &raw.lost else {
-        panic!("{:?}", raw.lost);
-    };
-    assert_eq!(close.error_code, TransportErrorCode::PROTOCOL_VIOLATION);
+    let code = raw.until_refused(&mut scene.pair.server);
+    assert_eq!(code, TransportErrorCode::PROTOCOL_VIOLATION);
     scene.bystander();
 }
 
@@ -402,15 +388,11 @@ fn frames_that_ask_for_answers_are_not_amplified() {
     let control = raw.open_stream();
     let _ = raw.write(control, b"honest");
     raw.until(&mut scene.pair.server, "bytes", |_, s| heard(s, conn) == 6);
-    let before = scene
-        .pair
-        .server
-        .net
-        .conn(conn)
-        .stats()
-        .unwrap()
-        .quic
-        .unwrap();
+    let sent = |scene: &mut Scene| {
+        let stats = scene.pair.server.net.conn(conn).stats().unwrap();
+        stats.quic.unwrap().udp_out
+    };
+    let before = sent(&mut scene);
     let mut stream = control;
     for round in 0..50_u64 {
         // PATH_CHALLENGE, PING, STREAMS_BLOCKED, DATA_BLOCKED.
@@ -431,16 +413,7 @@ fn frames_that_ask_for_answers_are_not_amplified() {
         scene.pair.server.poll();
     }
     scene.bystander();
-    let after = scene
-        .pair
-        .server
-        .net
-        .conn(conn)
-        .stats()
-        .unwrap()
-        .quic
-        .unwrap();
-    let sent = after.udp_out - before.udp_out;
+    let sent = sent(&mut scene) - before;
     assert!(sent <= 120, "{sent} datagrams for 50");
     assert_eq!(raw.lost, None);
 }

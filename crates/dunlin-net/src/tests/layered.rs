@@ -450,8 +450,6 @@ fn certificates_are_replaced_without_dropping_connections() {
         pair.client.net.dial(&config).unwrap();
         pair.until("new certificate", |p| p.client.opened().is_some());
         let _ = pair.client.send(first, StreamId::CONTROL, b"old one lives");
-        pair.until("bytes", |p| {
-            p.server.received(StreamId::CONTROL) == b"old one lives"
-        });
+        pair.until_server_has(b"old one lives");
     }
 }

@@ -214,6 +214,26 @@ impl Pair {
         }
     }
 
+    /// Polls until this is all that the server has of the first stream.
+    pub(crate) fn until_server_has(&mut self, bytes: &[u8]) {
+        self.until("bytes at the server", |p| {
+            p.server.received(StreamId::CONTROL) == bytes
+        });
+    }
+
+    /// Polls until this is all that the client has of the first stream.
+    pub(crate) fn until_client_has(&mut self, bytes: &[u8]) {
+        self.until("bytes at the client", |p| {
+            p.client.received(StreamId::CONTROL) == bytes
+        });
+    }
+
+    pub(crate) fn until_closed(&mut self) {
+        self.until("both closed", |p| {
+            p.client.closed().is_some() && p.server.closed().is_some()
+        });
+    }
+
     /// Listens, dials and waits for both ends to be open.
     pub(crate) fn connect(
         &mut self,
@@ -255,9 +275,9 @@ pub(crate) mod every {
         let (_, peer) = pair.server.opened().unwrap();
         assert_eq!(peer.transport, transport);
         let mut left = pair.client.send(client, StreamId::CONTROL, b"ping");
-        pair.until("ping", |p| p.server.received(StreamId::CONTROL) == b"ping");
+        pair.until_server_has(b"ping");
         let answered = pair.server.send(server, StreamId::CONTROL, b"pong!");
-        pair.until("pong", |p| p.client.received(StreamId::CONTROL) == b"pong!");
+        pair.until_client_has(b"pong!");
         left += pair.client.sent();
         assert_eq!((left, answered + pair.server.sent()), (4, 5));
         closes_in_order(pair, client, server);
@@ -275,9 +295,7 @@ pub(crate) mod every {
         });
         assert_eq!(pair.client.received(StreamId::CONTROL), b"pong!bye");
         pair.client.net.close(client, 0);
-        pair.until("both closed", |p| {
-            p.client.closed().is_some() && p.server.closed().is_some()
-        });
+        pair.until_closed();
         assert_eq!(pair.server.closed(), Some(CloseCause::Local));
         assert_eq!(pair.client.closed(), Some(CloseCause::Peer { code: 0 }));
         pair.until("nothing left", |p| {
@@ -345,9 +363,7 @@ pub(crate) mod every {
                 .contains(&Ev::Finished(server, StreamId::CONTROL))
         });
         let _ = pair.server.send(server, StreamId::CONTROL, b"late");
-        pair.until("late bytes", |p| {
-            p.client.received(StreamId::CONTROL) == b"late"
-        });
+        pair.until_client_has(b"late");
     }
 
     /// Silence for longer than the idle timeout ends the connection.

@@ -56,23 +56,17 @@ fn a_connection_survives_another_port_and_another_address() {
             let mut pair = Pair::new();
             let (client, server) = open(&mut pair);
             let _ = pair.client.send(client, StreamId::CONTROL, b"before");
-            pair.until("before", |p| {
-                p.server.received(StreamId::CONTROL) == b"before"
-            });
+            pair.until_server_has(b"before");
             pair.client.net.migrate(client, Some(to), how).unwrap();
             let _ = pair.client.send(client, StreamId::CONTROL, b" after");
             pair.until("new address", |p| migrated(&p.server).len() == 1);
-            pair.until("after", |p| {
-                p.server.received(StreamId::CONTROL) == b"before after"
-            });
+            pair.until_server_has(b"before after");
             let (from, now_at) = moved(&pair.client)[0];
             assert_eq!(migrated(&pair.server), [now_at], "{how:?} {to}");
             assert_eq!(from.ip(), loopback().ip());
             assert_eq!(now_at.ip(), to.ip());
             let _ = pair.server.send(server, StreamId::CONTROL, b"seen");
-            pair.until("answer", |p| {
-                p.client.received(StreamId::CONTROL) == b"seen"
-            });
+            pair.until_client_has(b"seen");
             assert_eq!(pair.server.net.counters().migrations, 1);
             assert_eq!(pair.server.net.counters().migrations_unproved, 0);
             assert_eq!(pair.client.net.counters().moves, 1);
@@ -109,9 +103,7 @@ fn without_an_answer_over_the_new_path_it_stays() {
     }
     assert_eq!(pair.client.net.counters().moves_failed, 1);
     let _ = pair.client.send(client, StreamId::CONTROL, b"stayed");
-    pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"stayed"
-    });
+    pair.until_server_has(b"stayed");
     assert_eq!(migrated(&pair.server), []);
     assert_eq!(moved(&pair.client), []);
 }
@@ -146,7 +138,7 @@ fn moving_often_loses_nothing_and_leaves_no_sockets() {
     let (client, server) = open(&mut pair);
     let (mut up, mut down) = (b"first".to_vec(), Vec::new());
     let _ = pair.client.send(client, StreamId::CONTROL, &up);
-    pair.until("stream", |p| p.server.received(StreamId::CONTROL) == up);
+    pair.until_server_has(&up);
     for n in 0..MOVES {
         let to = if n % 2 == 0 { second() } else { loopback() };
         let how = [Move::AtOnce, Move::Probed, Move::Rebound][n % 3];
@@ -300,9 +292,7 @@ fn a_forged_source_address_moves_nothing() {
         }
     };
     forger.send_to(&buf[..n], nat.server).unwrap();
-    pair.until("forged bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"hello forged"
-    });
+    pair.until_server_has(b"hello forged");
     assert_eq!(migrated(&pair.server), []);
     assert_eq!(pair.server.net.conn(server).stats().unwrap().addr, was);
     assert_eq!(pair.server.net.counters().migrations, 0);
@@ -361,7 +351,5 @@ fn limits_follow_an_address_that_is_proved() {
     pair.until("both there", |p| migrated(&p.server).len() == 2);
     assert_eq!(pair.server.net.counters().migrations_over_limit, 1);
     let _ = pair.client.send(other, StreamId::CONTROL, b"alive");
-    pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"alive"
-    });
+    pair.until_server_has(b"alive");
 }

@@ -99,9 +99,7 @@ fn an_address_that_is_not_proved_gets_three_times_what_came_from_it() {
             }
         };
         victim.send_to(&buf[..forged], to).unwrap();
-        pair.until("forged bytes", |p| {
-            p.server.received(StreamId::CONTROL) == b"hello forged"
-        });
+        pair.until_server_has(b"hello forged");
         let flood = pattern(100_000);
         let _ = pair.server.send(server, StreamId::CONTROL, &flood);
         // Until it gives the path up; the client is not polled, so that only

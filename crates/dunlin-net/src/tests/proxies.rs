@@ -86,9 +86,7 @@ fn a_header_may_come_in_pieces_with_bytes_behind_it() {
             client.write_all(piece).unwrap();
             pair.server.poll();
         }
-        pair.until("bytes", |p| {
-            p.server.received(StreamId::CONTROL) == b"hello"
-        });
+        pair.until_server_has(b"hello");
         assert_eq!(client_of(&pair), "203.0.113.5:4711".parse().unwrap());
     }
 }

@@ -62,9 +62,7 @@ fn a_server_may_be_the_first_to_speak() {
     let mut conn = pair.client.net.conn(client);
     assert_eq!(conn.stream_sides(StreamId::CONTROL), (false, true));
     let _ = pair.client.send(client, StreamId::CONTROL, b"thanks");
-    pair.until("an answer", |p| {
-        p.server.received(StreamId::CONTROL) == b"thanks"
-    });
+    pair.until_server_has(b"thanks");
 }
 
 /// Both directions of a stream that are abandoned are one event; which is meant is
@@ -174,9 +172,7 @@ fn close_flushes_what_the_windows_did_not_take() {
     let left = pair.client.send(client, StreamId::CONTROL, &data);
     assert!(left < data.len());
     pair.client.net.close(client, 7);
-    pair.until("closed", |p| {
-        p.server.closed().is_some() && p.client.closed().is_some()
-    });
+    pair.until_closed();
     assert!(pair.server.received(StreamId::CONTROL) == data);
     assert_eq!(pair.server.closed(), Some(CloseCause::Peer { code: 7 }));
     assert_eq!(pair.client.closed(), Some(CloseCause::Local));
@@ -227,9 +223,7 @@ fn streams_of_both_kinds_and_directions() {
             && p.client.events.contains(&Ev::Reset(client, own, 3))
     });
     let _ = pair.client.send(client, StreamId::CONTROL, b" lives");
-    pair.until("control", |p| {
-        p.server.received(StreamId::CONTROL) == b"control lives"
-    });
+    pair.until_server_has(b"control lives");
 }
 
 #[test]
@@ -361,7 +355,7 @@ fn garbage_is_ignored() {
         }
     }
     let _ = pair.client.send(client, StreamId::CONTROL, b"well");
-    pair.until("bytes", |p| p.server.received(StreamId::CONTROL) == b"well");
+    pair.until_server_has(b"well");
 }
 
 #[test]

@@ -226,9 +226,7 @@ fn stop_listening_frees_the_port_and_keeps_connections() {
     let (client, server) = open(&mut pair);
     pair.server.net.stop_listening();
     let _ = pair.client.send(client, StreamId::CONTROL, b"still here");
-    pair.until("bytes", |p| {
-        p.server.received(StreamId::CONTROL) == b"still here"
-    });
+    pair.until_server_has(b"still here");
     pair.server.net.conn(server).abort();
     pair.until("closed", |p| p.server.closed() == Some(CloseCause::Local));
     pair.until("client sees it", |p| p.client.closed().is_some());

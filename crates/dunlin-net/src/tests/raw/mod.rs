@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, Endpoint,
-    EndpointConfig, Event, StreamId as QuicStreamId, TransportConfig,
+    EndpointConfig, Event, StreamId as QuicStreamId, TransportConfig, TransportErrorCode,
 };
 
 use super::PATIENCE;
@@ -184,6 +184,15 @@ impl Raw {
             );
             self.poll();
             server.poll();
+        }
+    }
+
+    /// Polls both until the server has refused what came; the error that it says.
+    pub(crate) fn until_refused(&mut self, server: &mut super::Side) -> TransportErrorCode {
+        self.until(server, "refusal", |raw, _| raw.lost.is_some());
+        match &self.lost {
+            Some(ConnectionError::ConnectionClosed(close)) => close.error_code,
+            other => panic!("{other:?}"),
         }
     }
 
