@@ -13,7 +13,8 @@ use dunlin_sink::{Config, Sample, Sink, SinkError};
 use toml::{Table, Value};
 
 use crate::config::sections::Log;
-use crate::metrics::sink as metrics;
+use crate::metrics::Server;
+use crate::metrics::sink::SinkPages;
 use crate::signals::Signals;
 
 /// Write messages into a database.
@@ -125,11 +126,20 @@ impl SinkArgs {
         let (name, workers) = (config.name.clone(), config.broker.workers);
         let metrics = config.metrics;
         let sink = Sink::start(config)?;
-        if let Some(addr) = metrics {
-            let bound = metrics::serve(addr, name, workers, sink.stats())
-                .with_context(|| format!("cannot serve metrics at {addr}"))?;
-            tracing::info!(%bound, "metrics are served");
-        }
+        // It answers for as long as this lives.
+        let _server = metrics
+            .map(|addr| {
+                let stats = sink.stats();
+                serve(
+                    addr,
+                    SinkPages {
+                        name,
+                        workers,
+                        stats,
+                    },
+                )
+            })
+            .transpose()?;
         let stopper = sink.stopper();
         let thread = std::thread::Builder::new().name("signals".into());
         let asked = thread.spawn(move || {
@@ -177,6 +187,14 @@ impl SinkArgs {
             _ => ExitCode::FAILURE,
         })
     }
+}
+
+/// Shows metrics at an address.
+fn serve(addr: SocketAddr, pages: SinkPages) -> Result<Server> {
+    let server = Server::start(addr, Vec::new(), pages)
+        .with_context(|| format!("cannot serve metrics at {addr}"))?;
+    tracing::info!(bound = %server.addr(), "metrics are served");
+    Ok(server)
 }
 
 impl Plain {

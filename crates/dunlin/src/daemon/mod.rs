@@ -53,7 +53,7 @@ use crate::control::tokens::Tokens;
 #[cfg(unix)]
 use crate::control::unix::{Answers, Door};
 use crate::metrics::history::{Known, Recording};
-use crate::metrics::{LogViews, Paths, Readiness, Server, Shards, Sources, Watch};
+use crate::metrics::{BrokerPages, LogViews, Paths, Readiness, Server, Shards, Sources, Watch};
 use asked::Asked;
 use authenticator::AuthClient;
 use kept::{Kept, Source, Submits};
@@ -376,12 +376,12 @@ impl Daemon {
             log: self.log(),
             qlog: self.qlog.clone(),
             ready: Arc::clone(&self.ready),
-            hosts: self.config.reports.metrics.hosts.clone(),
             bridges: self.bridges.clone(),
             cluster: self.plane.cluster(),
             started: std::time::Instant::now(),
         };
-        let started = Server::start(addr, sources);
+        let hosts = self.config.reports.metrics.hosts.clone();
+        let started = Server::start(addr, hosts, BrokerPages::new(sources));
         self.metrics = Some(started.map_err(|source| StartError::Metrics { addr, source })?);
         Ok(())
     }

@@ -27,7 +27,7 @@ use crate::control::cluster::reply;
 use crate::control::unix::{Answers, Door};
 #[cfg(unix)]
 use crate::control::values::{Code, Failure, Reply, Request};
-use crate::metrics::{LogViews, standby};
+use crate::metrics::{LogViews, Server, standby};
 #[cfg(unix)]
 use crate::store::json::Writer;
 
@@ -58,7 +58,7 @@ const NO_HOME: &str = "this node of the cluster is linked to no home, and waits 
 pub struct Standby {
     config: Config,
     store: NatsStandby,
-    metrics: Option<standby::Server>,
+    metrics: Option<Server>,
     #[cfg(unix)]
     door: Option<Door>,
     /// It is seen at the addresses of what it may serve.
@@ -111,9 +111,12 @@ impl Standby {
         let views = self.views();
         let shown = &self.config.reports.metrics;
         if let Some(addr) = shown.address {
-            let what =
-                standby::Shown::new(why, shown.hosts.clone(), views.clone(), cluster.clone());
-            let server = standby::Server::start(addr, what);
+            let what = standby::Shown {
+                why,
+                views: views.clone(),
+                cluster: cluster.clone(),
+            };
+            let server = Server::start(addr, shown.hosts.clone(), what);
             self.metrics = Some(server.map_err(|source| StartError::Metrics { addr, source })?);
         }
         #[cfg(unix)]
@@ -168,7 +171,7 @@ impl Standby {
     /// Where it shows that it is a standby, if it does.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(standby::Server::addr)
+        self.metrics.as_ref().map(Server::addr)
     }
 
     /// The socket for `dunlin ctl`, if there is one.
@@ -188,11 +191,7 @@ struct Refusal {
 }
 
 #[cfg(unix)]
-impl core::fmt::Debug for Refusal {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Refusal").finish_non_exhaustive()
-    }
-}
+dunlin_base::opaque_debug!(Refusal);
 
 #[cfg(unix)]
 impl Refusal {

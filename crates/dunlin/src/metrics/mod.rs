@@ -3,6 +3,7 @@
 //! `$SYS`, and the last hour for the broker's page. It asks the shards by mail and never
 //! looks into them. What `dunlin sink` shows of itself is beside it.
 
+mod broker;
 #[cfg(feature = "cluster")]
 pub(crate) mod cluster;
 mod connection;
@@ -23,13 +24,14 @@ pub(crate) mod standby;
 pub(crate) mod text;
 mod watch;
 
+pub(crate) use broker::{BrokerPages, Sources};
 pub(crate) use http::decode;
 #[cfg(feature = "cluster")]
 pub(crate) use log::LogView;
 pub(crate) use log::LogViews;
 pub(crate) use ready::Readiness;
 pub(crate) use report::{Paths, SAMPLES_MAX, ShardReport};
-pub(crate) use server::{Server, Sources};
+pub(crate) use server::Server;
 pub use shards::Pulse;
 pub(crate) use shards::Shards;
 pub(crate) use watch::Watch;

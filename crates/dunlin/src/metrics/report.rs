@@ -401,7 +401,7 @@ mod tests {
             ..ShardReport::default()
         };
         let mut out = metrics(&[report], Some(&store), StdInstant::now());
-        super::super::server::shards(&mut out, 1, 1, 1);
+        super::super::broker::shards(&mut out, 1, 1, 1);
         let log = super::super::log::LogView {
             lease_age: Some(core::time::Duration::ZERO),
             ..Default::default()

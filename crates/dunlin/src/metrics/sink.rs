@@ -1,72 +1,37 @@
-//! What `dunlin sink` shows of itself: metrics as Prometheus text, and whether broker and
-//! target are there, over HTTP. One thread, one request after the other.
+//! What `dunlin sink` shows of itself over HTTP: metrics as Prometheus text, and whether
+//! broker and target are there.
 
-use core::net::SocketAddr;
 use core::sync::atomic::Ordering::Relaxed;
-use std::io;
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use dunlin_net::http;
 use dunlin_sink::{Cause, Stats};
 
-use super::http::{Refused, Request, Response};
+use super::http::{Request, Response};
+use super::server::Pages;
 use super::text::{CONTENT_TYPE, Exposition};
 
-/// Starts to answer, for as long as the process lives; gives the address.
-///
-/// # Errors
-/// The address cannot be bound, or there is no thread to be had.
-pub(crate) fn serve(
-    addr: SocketAddr,
-    name: String,
-    workers: usize,
-    stats: Arc<Stats>,
-) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(addr)?;
-    let addr = listener.local_addr()?;
-    let thread = std::thread::Builder::new().name("metrics".into());
-    thread.spawn(move || {
-        for stream in listener.incoming() {
-            let answered =
-                stream.and_then(|mut stream| answer(&mut stream, &name, workers, &stats));
-            if let Err(error) = answered {
-                tracing::debug!(%error, "a request for metrics was not answered");
-            }
-        }
-    })?;
-    Ok(addr)
+/// What the answers are made from.
+pub(crate) struct SinkPages {
+    pub(crate) name: String,
+    pub(crate) workers: usize,
+    pub(crate) stats: Arc<Stats>,
 }
 
-fn answer(stream: &mut TcpStream, name: &str, workers: usize, stats: &Stats) -> io::Result<()> {
-    let request = match Request::read(stream)? {
-        Ok(request) => request,
-        Err(Refused::Malformed) => {
-            let refusal = Response::refusal("400 Bad Request", "that is not HTTP");
-            return refusal.write(stream, true);
+impl Pages for SinkPages {
+    fn answer(&self, request: &Request, _: bool) -> Response {
+        match (request.method.as_str(), request.path.as_str()) {
+            ("GET" | "HEAD", "/metrics") => {
+                Response::new(CONTENT_TYPE, metrics(&self.name, &self.stats))
+            }
+            ("GET" | "HEAD", "/healthz") => Response::new("text/plain", "ok\n".into()),
+            ("GET" | "HEAD", "/readyz") => match missing(self.workers, &self.stats) {
+                None => Response::new("text/plain", "ok\n".into()),
+                Some(why) => Response::refusal("503 Service Unavailable", why),
+            },
+            ("GET" | "HEAD", _) => Response::refusal("404 Not Found", "see /metrics"),
+            _ => Response::refusal("405 Method Not Allowed", "only GET"),
         }
-        Err(Refused::TooLong) => {
-            let status = "431 Request Header Fields Too Large";
-            return Response::refusal(status, "the request is too long").write(stream, true);
-        }
-    };
-    // Any other name is of a web page that was pointed here (DNS rebinding).
-    let is_ours = request.host.as_deref().is_none_or(http::is_local_name);
-    let response = match (request.method.as_str(), request.path.as_str()) {
-        _ if !is_ours => {
-            let why = "this machine is not known by that name: use its address";
-            Response::refusal("421 Misdirected Request", why)
-        }
-        ("GET" | "HEAD", "/metrics") => Response::new(CONTENT_TYPE, metrics(name, stats)),
-        ("GET" | "HEAD", "/healthz") => Response::new("text/plain", "ok\n".into()),
-        ("GET" | "HEAD", "/readyz") => match missing(workers, stats) {
-            None => Response::new("text/plain", "ok\n".into()),
-            Some(why) => Response::refusal("503 Service Unavailable", why),
-        },
-        ("GET" | "HEAD", _) => Response::refusal("404 Not Found", "see /metrics"),
-        _ => Response::refusal("405 Method Not Allowed", "only GET"),
-    };
-    response.write(stream, request.method != "HEAD")
+    }
 }
 
 /// What is not there.
