@@ -2,7 +2,7 @@
 //! `dunlin send` and `dunlin receive` as programs.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Output, Stdio};
 
 use dunlin::auth::passwords::{Change, changed};
 use dunlin_amqp_client::{
@@ -10,9 +10,9 @@ use dunlin_amqp_client::{
     Outcome, StreamPolicy, TicketFile, TlsOptions,
 };
 use dunlin_base::transport::Transport;
-use dunlin_client::QoS;
+use dunlin_client::{Publish, QoS};
 
-use crate::support::{Broker, run};
+use crate::support::{ALL, Broker, dunlin, run};
 
 /// Listeners for both protocols.
 const BOTH: &str = r#"listener=[
@@ -21,14 +21,6 @@ const BOTH: &str = r#"listener=[
     {transport="tls",address="127.0.0.1:0"},
     {transport="ws",address="127.0.0.1:0",path="/amqp"},
     {transport="wss",address="127.0.0.1:0",path="/amqp"}]"#;
-
-const ALL: [Transport; 5] = [
-    Transport::Quic,
-    Transport::Tcp,
-    Transport::Tls,
-    Transport::Ws,
-    Transport::Wss,
-];
 
 fn url(broker: &Broker, transport: Transport) -> String {
     let port = broker.addr(transport).port();
@@ -156,29 +148,33 @@ fn without_streams_links_share_the_first() {
 }
 
 #[test]
-fn mqtt_receives_what_amqp_sends() {
-    let broker = Broker::start_with(1, &[BOTH]);
-    run(async {
-        let (mqtt, mut messages) = broker
-            .client(Transport::Tcp)
-            .connect()
-            .await
-            .expect("connected");
-        mqtt.subscribe("t/+", QoS::AtLeastOnce)
-            .await
-            .expect("subscribed");
-        let client = client(&broker, Transport::Quic)
-            .connect()
-            .await
-            .expect("connected");
-        let sender = client.anonymous_sender().attach().await.expect("attached");
-        let message = Message::new("x").to("t/1").content_type("text/plain");
-        sender.send(message).await.expect("sent");
-        let message = messages.next().await.expect("a message");
-        assert_eq!((&*message.topic, &message.payload[..]), ("t/1", &b"x"[..]));
-        client.close().await;
-        mqtt.disconnect().await;
-    });
+fn amqp_and_mqtt_carry_messages_to_each_other() {
+    for shards in [1, 2] {
+        let broker = Broker::start_with(shards, &[BOTH]);
+        run(async {
+            let mqtt = broker.client(Transport::Tcp).connect().await;
+            let (mqtt, mut messages) = mqtt.expect("connected");
+            let subscribed = mqtt.subscribe("t/+", QoS::AtLeastOnce).await;
+            subscribed.expect("subscribed");
+            let client = client(&broker, Transport::Quic).connect().await;
+            let client = client.expect("connected");
+            let sender = client.anonymous_sender().attach().await.expect("attached");
+            let message = Message::new("x").to("t/1").content_type("text/plain");
+            sender.send(message).await.expect("sent");
+            let message = messages.next().await.expect("a message");
+            assert_eq!((&*message.topic, &message.payload[..]), ("t/1", &b"x"[..]));
+            let properties = message.properties.as_ref().expect("some");
+            assert_eq!(properties.content_type.as_deref(), Some("text/plain"));
+            let mut receiver = client.receiver("back/#").attach().await.expect("attached");
+            let publish = Publish::new("back/b", "y").qos(QoS::AtLeastOnce);
+            mqtt.publish(publish).await.expect("acknowledged");
+            let delivery = receiver.recv().await.expect("a message");
+            assert_eq!(delivery.payload(), "y");
+            delivery.accept().await.expect("settled");
+            client.close().await;
+            mqtt.disconnect().await;
+        });
+    }
 }
 
 #[test]
@@ -266,13 +262,6 @@ fn a_session_ticket_opens_with_the_first_datagram() {
         });
     }
     assert_eq!(accepted, [true], "the second time");
-}
-
-/// The program with arguments, words separated by single spaces.
-fn dunlin(args: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
-    command.args(args.split(' ')).stdin(Stdio::null());
-    command
 }
 
 fn output(args: &str) -> Output {

@@ -14,7 +14,7 @@ use dunlin_client::{Client, Messages, Publish, PublishError, QoS, ReasonCode, Su
 
 use crate::control::ctl;
 use crate::metrics::{get, sum};
-use crate::support::{Broker, PATIENCE, free_port, run};
+use crate::support::{ALL, Broker, PATIENCE, free_port, run, subscribe};
 
 /// A wait in which a message that must not come would have come.
 pub(crate) const QUIET: Duration = Duration::from_millis(400);
@@ -92,13 +92,7 @@ fn every_qos_goes_both_ways_once_over_every_transport() {
     let remote = Broker::start(2);
     let ca = remote.ca();
     let tls = format!(", tls = {{ ca = '{}' }}", ca.display());
-    for transport in [
-        Transport::Quic,
-        Transport::Tcp,
-        Transport::Tls,
-        Transport::Ws,
-        Transport::Wss,
-    ] {
+    for transport in ALL {
         let port = remote.addr(transport).port();
         let url = format!("{}://localhost:{port}", dunlin_client::scheme(transport));
         let topics = "{ pattern = 'b/#', direction = 'both', qos = 2, remote_prefix = 'far/' }";
@@ -217,9 +211,7 @@ fn nothing_is_lost_where_the_other_broker_keeps_a_session_for_its_reader() {
             builder.clean_start(false).session_expiry(Duration::MAX)
         };
         let (far, _messages) = reader(&remote).connect().await.expect("connected");
-        far.subscribe("q/#", QoS::ExactlyOnce)
-            .await
-            .expect("subscribed");
+        subscribe(&far, "q/#", QoS::ExactlyOnce).await;
         far.disconnect().await;
         let (near, _messages) = client(&local).await;
         for round in 0..3 {
@@ -270,9 +262,7 @@ fn a_full_queue_does_what_its_policy_says() {
                 builder.clean_start(false).session_expiry(Duration::MAX)
             };
             let (far, _messages) = reader(&remote).connect().await.expect("connected");
-            far.subscribe("q/#", QoS::AtLeastOnce)
-                .await
-                .expect("subscribed");
+            subscribe(&far, "q/#", QoS::AtLeastOnce).await;
             far.disconnect().await;
             remote.stop();
             let local = Broker::start_with(1, &[&bridge, "metrics.address=127.0.0.1:0"]);
@@ -326,9 +316,7 @@ fn what_waits_at_the_other_broker_comes_in_after_a_restart() {
             builder.clean_start(false).session_expiry(Duration::MAX)
         };
         let (near, _messages) = reader(&local).connect().await.expect("connected");
-        near.subscribe("from/#", QoS::ExactlyOnce)
-            .await
-            .expect("subscribed");
+        subscribe(&near, "from/#", QoS::ExactlyOnce).await;
         near.disconnect().await;
         local.stop();
         for number in 0..10 {
@@ -690,9 +678,7 @@ fn a_bridge_proves_who_it_is_by_files() {
                 .client(Transport::Tcp)
                 .credentials("alice", "wonderland");
             let (far, mut at_far) = far.connect().await.expect("connected");
-            far.subscribe("b/#", QoS::AtLeastOnce)
-                .await
-                .expect("subscribed");
+            subscribe(&far, "b/#", QoS::AtLeastOnce).await;
             ready(&near, "b/probe", &mut at_far).await;
         });
     }

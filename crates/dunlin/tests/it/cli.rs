@@ -2,19 +2,12 @@
 //! which are those of mosquitto's clients.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::SystemTime;
 
 use dunlin_base::transport::Transport;
 
-use crate::support::Broker;
-
-/// The program with arguments, words separated by single spaces.
-fn dunlin(args: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
-    command.args(args.split(' ')).stdin(Stdio::null());
-    command
-}
+use crate::support::{ALL, Broker, connect, dunlin};
 
 fn output(args: &str) -> Output {
     dunlin(args).output().expect("started")
@@ -104,13 +97,7 @@ fn messages_pass_in_every_way_of_giving_them() {
 fn every_transport_by_url() {
     let broker = Broker::start(2);
     let ca = broker.ca();
-    for transport in [
-        Transport::Quic,
-        Transport::Tcp,
-        Transport::Tls,
-        Transport::Ws,
-        Transport::Wss,
-    ] {
+    for transport in ALL {
         let port = broker.addr(transport).port();
         let mut at = format!(
             "--url {}://localhost:{port}",
@@ -353,11 +340,7 @@ fn a_killed_subscriber_leaves_no_session_unless_asked_to() {
         sub.child.wait().expect("ended");
         let present = crate::support::run(async {
             let client = broker.client(Transport::Tcp).client_id("killed");
-            let (client, _messages) = client
-                .clean_start(false)
-                .connect()
-                .await
-                .expect("connected");
+            let (client, _messages) = connect(client.clean_start(false)).await;
             let negotiated = client.negotiated().expect("connected");
             client.disconnect().await;
             negotiated.session_present

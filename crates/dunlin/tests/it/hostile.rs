@@ -8,7 +8,7 @@ use dunlin_base::transport::Transport;
 use dunlin_client::{Publish, QoS};
 
 use crate::metrics::{get, sum};
-use crate::support::{Broker, PATIENCE, run};
+use crate::support::{Broker, PATIENCE, connect, run, subscribe};
 use crate::wire::Wire;
 
 /// CONNECT of MQTT 5.0, keep alive 0, client identifier `h`.
@@ -37,15 +37,8 @@ fn hostile_bytes_get_their_reason_and_others_do_not_notice() {
         let broker = Broker::start_with(shards, &["limits.connect_timeout=\"1s\""]);
         let with_connect = |bytes: &[u8]| [CONNECT, bytes].concat();
         run(async {
-            let (client, mut messages) = broker
-                .client(Transport::Quic)
-                .connect()
-                .await
-                .expect("connected");
-            client
-                .subscribe("still/here", QoS::AtLeastOnce)
-                .await
-                .expect("subscribed");
+            let (client, mut messages) = connect(broker.client(Transport::Quic)).await;
+            subscribe(&client, "still/here", QoS::AtLeastOnce).await;
 
             // Nothing at all, half a CONNECT, something that is not MQTT.
             assert!(answer(&broker, b"").is_empty());
@@ -127,10 +120,7 @@ fn a_large_packet_before_connack_ends_the_connection_at_once() {
     let payload = vec![b'x'; 200_000];
     run(async {
         let (client, mut messages) = broker.client(Transport::Tcp).connect().await.expect("open");
-        client
-            .subscribe("t", QoS::AtLeastOnce)
-            .await
-            .expect("subscribed");
+        subscribe(&client, "t", QoS::AtLeastOnce).await;
         client
             .publish(Publish::new("t", payload.clone()).qos(QoS::AtLeastOnce))
             .await

@@ -3,7 +3,6 @@
 //! shard does is tested in `dunlin-sim`, in virtual time.
 
 mod access;
-mod amqp;
 mod amqp_client;
 mod amqp_early;
 mod amqp_opening;

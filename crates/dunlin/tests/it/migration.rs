@@ -12,7 +12,7 @@ use dunlin_client::{
 
 use tokio::task::JoinHandle;
 
-use crate::support::{Broker, run};
+use crate::support::{Broker, connect, run, subscribe};
 
 /// How often each client moves, and the time between two moves.
 const MOVES: usize = 25;
@@ -110,10 +110,7 @@ fn everyone_roams(shards: u16) {
         };
         let (subscriber, mut messages) = at("subscriber").await.expect("connected");
         let (publisher, _) = at("publisher").await.expect("connected");
-        subscriber
-            .subscribe("roam/#", QoS::ExactlyOnce)
-            .await
-            .expect("subscribed");
+        subscribe(&subscriber, "roam/#", QoS::ExactlyOnce).await;
         let (sub_events, pub_events) = (watch(&subscriber), watch(&publisher));
         let mut counts = BTreeMap::new();
         let sending = async {
@@ -166,10 +163,7 @@ fn sessions_of_every_shard_follow_their_clients() {
             let builder = broker.client(Transport::Quic).client_id(format!("r{n}"));
             let (client, mut messages) = builder.connect().await.expect("connected");
             let mine = format!("to/{n}");
-            client
-                .subscribe(mine.clone(), QoS::AtLeastOnce)
-                .await
-                .expect("subscribed");
+            subscribe(&client, &mine, QoS::AtLeastOnce).await;
             let events = watch(&client);
             for (round, to) in [[127, 0, 0, 2], [127, 0, 0, 1], [127, 0, 0, 3]]
                 .into_iter()
@@ -194,12 +188,12 @@ fn sessions_of_every_shard_follow_their_clients() {
 fn a_listener_can_forbid_it() {
     let broker = Broker::start_with(1, &["quic.migration=false"]);
     run(async {
-        let (client, _) = broker
-            .client(Transport::Quic)
-            .network(NetworkOptions::new().follow(false))
-            .connect()
-            .await
-            .expect("connected");
+        let (client, _) = connect(
+            broker
+                .client(Transport::Quic)
+                .network(NetworkOptions::new().follow(false)),
+        )
+        .await;
         let refused = client.migrate(None).await.expect_err("forbidden");
         assert!(matches!(refused, MigrateError::Refused(_)));
         assert_eq!(

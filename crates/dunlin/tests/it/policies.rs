@@ -10,7 +10,7 @@ use dunlin_client::{
     StreamDialect, StreamPolicy,
 };
 
-use crate::support::{Broker, run};
+use crate::support::{Broker, connect, run, subscribe};
 
 const TOPICS: usize = 6;
 const MESSAGES: usize = 240;
@@ -20,14 +20,8 @@ async fn conversation(broker: &Broker, name: &str, set: impl FnOnce(Builder) -> 
     let subscriber = broker.client(Transport::Tcp);
     let (subscriber, mut messages) = subscriber.connect().await.expect("connected");
     let filter = format!("{name}/#");
-    subscriber
-        .subscribe(filter, QoS::ExactlyOnce)
-        .await
-        .expect("subscribed");
-    let (client, _) = set(broker.client(Transport::Quic))
-        .connect()
-        .await
-        .expect("connected");
+    subscribe(&subscriber, &filter, QoS::ExactlyOnce).await;
+    let (client, _) = connect(set(broker.client(Transport::Quic))).await;
     let mut deliveries = Vec::new();
     for n in 0..MESSAGES {
         let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][n % 3];
@@ -105,15 +99,8 @@ fn a_server_that_takes_few_streams_gets_no_more() {
 fn what_was_published_before_a_disconnect_arrives() {
     let broker = Broker::start(1);
     run(async {
-        let (subscriber, mut messages) = broker
-            .client(Transport::Tcp)
-            .connect()
-            .await
-            .expect("connected");
-        subscriber
-            .subscribe("bye/#", QoS::AtMostOnce)
-            .await
-            .expect("subscribed");
+        let (subscriber, mut messages) = connect(broker.client(Transport::Tcp)).await;
+        subscribe(&subscriber, "bye/#", QoS::AtMostOnce).await;
         for policy in [
             StreamPolicy::PerTopic,
             StreamPolicy::PerPublish,
@@ -138,16 +125,10 @@ fn a_slow_stream_does_not_hold_up_another_topic() {
     let broker = Broker::start(1);
     run(async {
         let builder = broker.client(Transport::Quic);
-        let (client, mut messages) = builder
-            .streams(StreamPolicy::PerTopic)
-            .priority("alarms/#", Priority::HIGHEST)
-            .connect()
-            .await
-            .expect("connected");
-        client
-            .subscribe("alarms/#", QoS::AtLeastOnce)
-            .await
-            .expect("subscribed");
+        let builder = builder.streams(StreamPolicy::PerTopic);
+        let builder = builder.priority("alarms/#", Priority::HIGHEST);
+        let (client, mut messages) = connect(builder).await;
+        subscribe(&client, "alarms/#", QoS::AtLeastOnce).await;
         // Where this thread has to wait for a processor the bulk may be gone before
         // the alarm is there.
         let mut tries = 0;
@@ -236,16 +217,10 @@ fn deliveries_come_on_streams_and_in_datagrams() {
             .isolate_streams(true)
             .repeat_packets(Repeat::Always);
         let (subscriber, mut messages) = subscriber.connect().await.expect("connected");
-        subscriber
-            .subscribe("in/#", QoS::ExactlyOnce)
-            .await
-            .expect("subscribed");
+        subscribe(&subscriber, "in/#", QoS::ExactlyOnce).await;
         let datagrams = broker.client(Transport::Quic).datagrams(true);
         let (datagrams, mut singles) = datagrams.connect().await.expect("connected");
-        datagrams
-            .subscribe("in/0", QoS::AtMostOnce)
-            .await
-            .expect("subscribed");
+        subscribe(&datagrams, "in/0", QoS::AtMostOnce).await;
         let publisher = broker.client(Transport::Tcp);
         let (publisher, _) = publisher.connect().await.expect("connected");
         let mut last: BTreeMap<String, usize> = BTreeMap::new();

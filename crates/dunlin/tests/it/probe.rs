@@ -4,14 +4,14 @@
 use core::time::Duration;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::Instant;
 
 use dunlin_base::transport::Transport;
 use dunlin_client::QoS;
 use serde_json::Value;
 
-use crate::support::{Broker, run};
+use crate::support::{ALL, Broker, dunlin, run};
 
 const FEATURES: [&str; 13] = [
     "mqtt5",
@@ -46,9 +46,7 @@ const QUIC: [&str; 12] = [
 
 /// The program with arguments, words separated by single spaces.
 fn test(args: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
-    let command = command.arg("test").args(args.split(' '));
-    command.stdin(Stdio::null()).output().expect("started")
+    dunlin(&format!("test {args}")).output().expect("started")
 }
 
 fn report(args: &str) -> (Value, Option<i32>) {
@@ -76,13 +74,7 @@ fn at(broker: &Broker, transport: Transport, scheme: &str) -> String {
 #[test]
 fn this_broker_has_everything_over_every_transport_and_keeps_nothing() {
     let broker = Broker::start_with(2, &["metrics.address=127.0.0.1:0"]);
-    for transport in [
-        Transport::Quic,
-        Transport::Tcp,
-        Transport::Tls,
-        Transport::Ws,
-        Transport::Wss,
-    ] {
+    for transport in ALL {
         let at = at(&broker, transport, dunlin_client::scheme(transport));
         let mut names = FEATURES.to_vec();
         if transport == Transport::Quic {

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use dunlin_base::transport::Transport;
 use dunlin_client::{Builder, Client, ConnectionEvent, Publish, QoS, Race, RaceMemory, TlsOptions};
 
-use crate::support::{Broker, run};
+use crate::support::{Broker, connect, run, subscribe};
 
 /// Passes UDP between one client and the broker while it is open.
 struct Firewall {
@@ -162,23 +162,13 @@ fn a_session_goes_back_to_quic_and_loses_nothing() {
     let firewall = Firewall::new(broker.addr(Transport::Quic), false);
     let memory = RaceMemory::new();
     run(async {
-        let (subscriber, mut messages) = broker
-            .client(Transport::Tcp)
-            .connect()
-            .await
-            .expect("connected");
-        subscriber
-            .subscribe("up/#", QoS::ExactlyOnce)
-            .await
-            .expect("subscribed");
+        let (subscriber, mut messages) = connect(broker.client(Transport::Tcp)).await;
+        subscribe(&subscriber, "up/#", QoS::ExactlyOnce).await;
         let (builder, race) = race(&broker, &firewall, &memory);
         let race = race.probe_after(Duration::from_millis(300));
         let (client, mut own) = builder.race(race).connect().await.expect("connected");
         assert_eq!(client.transport(), Some(Transport::Tls));
-        client
-            .subscribe("echo", QoS::AtLeastOnce)
-            .await
-            .expect("subscribed");
+        subscribe(&client, "echo", QoS::AtLeastOnce).await;
         let mut events = client.events();
         let mut deliveries = Vec::new();
         let mut sent = 0;

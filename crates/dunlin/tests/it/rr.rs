@@ -1,19 +1,17 @@
 //! `dunlin rr` as a program: requests and their responses, over every transport.
 
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::thread::JoinHandle;
 
 use dunlin_base::transport::Transport;
 use dunlin_client::{Client, Message, Publish, QoS};
 use tokio::sync::oneshot;
 
-use crate::support::{Broker, run};
+use crate::support::{ALL, Broker, dunlin, run};
 
 /// The program with arguments, words separated by single spaces.
 fn rr(args: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
-    let command = command.arg("rr").args(args.split(' '));
-    command.stdin(Stdio::null()).output().expect("started")
+    dunlin(&format!("rr {args}")).output().expect("started")
 }
 
 fn printed(args: &str) -> (String, Option<i32>) {
@@ -100,13 +98,7 @@ fn a_request_is_answered_over_every_transport() {
     let broker = Broker::start(2);
     let _responder = Responder::start(&broker);
     let ca = broker.ca();
-    for transport in [
-        Transport::Quic,
-        Transport::Tcp,
-        Transport::Tls,
-        Transport::Ws,
-        Transport::Wss,
-    ] {
+    for transport in ALL {
         let port = broker.addr(transport).port();
         let scheme = dunlin_client::scheme(transport);
         let mut at = format!("--url {scheme}://localhost:{port} -t svc/echo -m hello -W 60");

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use dunlin_base::transport::Transport;
 use dunlin_client::{Publish, QoS};
 
-use crate::support::{Broker, run};
+use crate::support::{Broker, run, subscribe};
 
 fn store(args: &[&str], path: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dunlin"))
@@ -44,10 +44,7 @@ async fn fill(broker: &Broker) {
     };
     let keeper = name(broker.client(Transport::Tcp)).connect().await;
     let (keeper, _messages) = keeper.expect("connected");
-    keeper
-        .subscribe("kept/#", QoS::AtLeastOnce)
-        .await
-        .expect("subscribed");
+    subscribe(&keeper, "kept/#", QoS::AtLeastOnce).await;
     keeper.disconnect().await;
     let sender = broker.client(Transport::Tcp).connect().await;
     let (sender, _messages) = sender.expect("connected");

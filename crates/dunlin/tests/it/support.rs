@@ -3,15 +3,31 @@
 use core::future::Future;
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::process::{Command, Stdio};
 
 use dunlin::config::Config;
 use dunlin::daemon::Daemon;
 use dunlin_base::transport::Transport;
-use dunlin_client::{Builder, Client, TlsOptions};
+use dunlin_client::{Builder, Client, Messages, QoS, TlsOptions};
 
 /// Longest that anything in these tests may take; a machine under load must
 /// not fail them, a hang must.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const ALL: [Transport; 5] = [
+    Transport::Quic,
+    Transport::Tcp,
+    Transport::Tls,
+    Transport::Ws,
+    Transport::Wss,
+];
+
+/// The program with arguments, words separated by single spaces.
+pub(crate) fn dunlin(args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+    command.args(args.split(' ')).stdin(Stdio::null());
+    command
+}
 
 /// A running broker and its data directory.
 pub(crate) struct Broker {
@@ -191,6 +207,17 @@ impl Drop for Broker {
 pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").port()
+}
+
+/// Connects, which must succeed.
+pub(crate) async fn connect(builder: Builder) -> (Client, Messages) {
+    builder.connect().await.expect("connected")
+}
+
+/// Subscribes, which must succeed.
+pub(crate) async fn subscribe(client: &Client, filter: &str, qos: QoS) {
+    let subscribed = client.subscribe(filter, qos).await;
+    subscribed.expect("subscribed");
 }
 
 /// Runs a test's conversation, but not for ever.

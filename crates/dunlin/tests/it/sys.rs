@@ -7,7 +7,7 @@ use dunlin_base::transport::Transport;
 use dunlin_client::{Messages, Publish, QoS};
 use serde_json::Value;
 
-use crate::support::{Broker, run};
+use crate::support::{Broker, connect, run};
 
 /// The next message of each of these topics, as JSON.
 async fn await_all(messages: &mut Messages, topics: &[&str]) -> BTreeMap<String, Value> {
@@ -28,12 +28,8 @@ fn clients_and_shards_are_published_to_subscribers() {
     let settings = ["sys.interval=50ms", "sys.clients=true"];
     let broker = Broker::start_with(2, &settings);
     run(async {
-        let (watcher, mut messages) = broker
-            .client(Transport::Tcp)
-            .client_id("watcher")
-            .connect()
-            .await
-            .expect("connected");
+        let (watcher, mut messages) =
+            connect(broker.client(Transport::Tcp).client_id("watcher")).await;
         let mut clients = Vec::new();
         // Homes of these are on both shards.
         for id in ["a/b", "c+d", "e"] {

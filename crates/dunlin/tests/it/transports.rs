@@ -5,15 +5,7 @@ use core::time::Duration;
 use dunlin_base::transport::Transport;
 use dunlin_client::{Publish, QoS, ReasonCode, Version};
 
-use crate::support::{Broker, run};
-
-const ALL: [Transport; 5] = [
-    Transport::Quic,
-    Transport::Tcp,
-    Transport::Tls,
-    Transport::Ws,
-    Transport::Wss,
-];
+use crate::support::{ALL, Broker, connect, run, subscribe};
 
 const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
 
@@ -21,38 +13,27 @@ const LEVELS: [QoS; 3] = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce];
 /// everybody receives everything once.
 fn conversation(shards: u16, version: Version) {
     let broker = Broker::start(shards);
+    let client = |transport, name: &str| {
+        let builder = broker.client(transport).version(version);
+        builder.client_id(format!("{name}-{}", dunlin_client::scheme(transport)))
+    };
     run(async {
         let mut subscribers = Vec::new();
         for transport in ALL {
-            let (client, messages) = broker
-                .client(transport)
-                .version(version)
-                .client_id(format!("sub-{}", dunlin_client::scheme(transport)))
-                .connect()
-                .await
-                .expect("connected");
-            client
-                .subscribe("t/#", QoS::ExactlyOnce)
-                .await
-                .expect("subscribed");
-            subscribers.push((client, messages));
+            let (subscriber, messages) = connect(client(transport, "sub")).await;
+            subscribe(&subscriber, "t/#", QoS::ExactlyOnce).await;
+            subscribers.push((subscriber, messages));
         }
         let large = vec![b'x'; 300_000];
         for transport in ALL {
-            let (client, _) = broker
-                .client(transport)
-                .version(version)
-                .client_id(format!("pub-{}", dunlin_client::scheme(transport)))
-                .connect()
-                .await
-                .expect("connected");
+            let (publisher, _) = connect(client(transport, "pub")).await;
             for qos in LEVELS {
                 let topic = format!("t/{}/{}", dunlin_client::scheme(transport), qos as u8);
                 let message = Publish::new(topic, large.clone()).qos(qos);
-                let reason = client.publish(message).await.expect("published");
+                let reason = publisher.publish(message).await.expect("published");
                 assert_eq!(reason, ReasonCode::Success);
             }
-            client.disconnect().await;
+            publisher.disconnect().await;
         }
         for (_, messages) in &mut subscribers {
             let mut topics = Vec::new();
@@ -92,18 +73,11 @@ fn sessions_queues_and_retained_messages_survive_a_restart() {
         };
         run(async {
             let (client, _messages) = sleeper(&broker, true).connect().await.expect("connected");
-            client
-                .subscribe("q/+", QoS::ExactlyOnce)
-                .await
-                .expect("subscribed");
+            subscribe(&client, "q/+", QoS::ExactlyOnce).await;
             client
                 .disconnect_and_keep_session(Duration::from_secs(3600))
                 .await;
-            let (publisher, _) = broker
-                .client(Transport::Quic)
-                .connect()
-                .await
-                .expect("connected");
+            let (publisher, _) = connect(broker.client(Transport::Quic)).await;
             for (n, qos) in [(1, QoS::AtLeastOnce), (2, QoS::ExactlyOnce)] {
                 publisher
                     .publish(Publish::new(format!("q/{n}"), "kept").qos(qos).retain(true))
@@ -121,15 +95,8 @@ fn sessions_queues_and_retained_messages_survive_a_restart() {
             }
             topics.sort();
             assert_eq!(topics, ["q/1", "q/2"]);
-            let (client, mut messages) = broker
-                .client(Transport::Wss)
-                .connect()
-                .await
-                .expect("connected");
-            client
-                .subscribe("q/2", QoS::AtMostOnce)
-                .await
-                .expect("subscribed");
+            let (client, mut messages) = connect(broker.client(Transport::Wss)).await;
+            subscribe(&client, "q/2", QoS::AtMostOnce).await;
             let message = messages.next().await.expect("retained");
             assert!(message.retain && message.topic == "q/2");
         });
@@ -141,11 +108,7 @@ fn a_stop_disconnects_clients() {
     use dunlin_client::ConnectionEvent;
     let mut broker = Broker::start(2);
     let mut events = run(async {
-        let (client, messages) = broker
-            .client(Transport::Tcp)
-            .connect()
-            .await
-            .expect("connected");
+        let (client, messages) = connect(broker.client(Transport::Tcp)).await;
         let events = client.events();
         // The client ends with its last handle.
         core::mem::forget((client, messages));

@@ -11,13 +11,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use dunlin::tunnel::{Settings, Stop, Tunnel};
+use dunlin_amqp_client::{Client as AmqpClient, Message, Outcome};
 use dunlin_base::transport::{NetEventKind, Transport};
 use dunlin_base::{ConnId, SendBuf, StreamId, Text};
 use dunlin_client::{Client, Publish, QoS, TlsOptions};
 use dunlin_net::{Clock, ListenerConfig, Net, NetConfig, ServerTls, ServerTlsOptions};
 use dunlin_socket::Options;
 
-use crate::amqp;
 use crate::metrics::{get, sum};
 use crate::support::{Broker, PATIENCE, run};
 
@@ -305,6 +305,16 @@ fn a_client_without_a_broker_is_closed() {
     assert!(complaints[0].contains("cannot connect"), "{complaints:?}");
 }
 
+/// A client of AMQP that has sent a message.
+async fn through(tunnel: SocketAddr) -> AmqpClient {
+    let builder = AmqpClient::builder(format!("amqp://{tunnel}")).expect("a URL");
+    let client = builder.no_reconnect().connect().await.expect("connected");
+    let sender = client.sender("there/a").attach().await.expect("attached");
+    let sent = sender.send(Message::new("through the tunnel")).await;
+    assert_eq!(sent.expect("sent"), Outcome::Accepted);
+    client
+}
+
 #[test]
 fn clients_of_amqp_share_a_quic_connection() {
     let broker = Broker::start_with(2, &["metrics.address=127.0.0.1:0"]);
@@ -326,19 +336,13 @@ fn clients_of_amqp_share_a_quic_connection() {
             thread::sleep(Duration::from_millis(10));
         }
     };
-    let mut clients: Vec<_> = (0..5)
-        .map(|_| amqp::Client::over(tunnel.connect(), "there/a"))
-        .collect();
-    for (client, sender, _) in &mut clients {
-        client.send(*sender, b"through the tunnel");
-    }
+    let client = || run(through(tunnel.addr));
+    let mut clients: Vec<_> = (0..5).map(|_| client()).collect();
     wait((1, 5));
     // One that goes takes no other with it.
     clients.remove(2);
     wait((1, 4));
-    let (mut client, sender, receiver) = amqp::Client::over(tunnel.connect(), "there/b");
-    client.send(sender, b"one more");
-    clients.push((client, sender, receiver));
+    clients.push(client());
     wait((1, 5));
     clients.clear();
     wait((0, 0));
