@@ -194,6 +194,65 @@ impl AmqpClient {
         }
         None
     }
+
+    /// The next offer of mechanisms.
+    pub fn mechanisms(&mut self) -> Option<Vec<String>> {
+        self.find(|seen| match seen {
+            Seen::Mechanisms(names) => Some(names.clone()),
+            _ => None,
+        })
+    }
+
+    /// The next challenge.
+    pub fn challenge(&mut self) -> Option<Bytes> {
+        self.find(|seen| match seen {
+            Seen::Challenge(data) => Some(data.clone()),
+            _ => None,
+        })
+    }
+
+    /// The outcome of SASL, with its data.
+    pub fn sasl_outcome(&mut self) -> Option<(SaslCode, Option<Bytes>)> {
+        self.find(|seen| match seen {
+            Seen::Outcome(code, data) => Some((*code, data.clone())),
+            _ => None,
+        })
+    }
+
+    /// The code of the outcome of SASL.
+    pub fn sasl_code(&mut self) -> Option<SaslCode> {
+        self.sasl_outcome().map(|(code, _)| code)
+    }
+
+    /// Whether the server has opened.
+    pub fn is_opened(&mut self) -> bool {
+        let opened = |seen: &Seen| matches!(seen, Seen::Opened).then_some(());
+        self.find(opened).is_some()
+    }
+
+    /// The sections of the next message.
+    pub fn message(&mut self) -> Option<Bytes> {
+        self.find(|seen| match seen {
+            Seen::Message(_, bytes) => Some(bytes.clone()),
+            _ => None,
+        })
+    }
+
+    /// The condition of the next link that is gone.
+    pub fn detached(&mut self) -> Option<String> {
+        self.find(|seen| match seen {
+            Seen::Detached(_, condition) => Some(condition.clone()),
+            _ => None,
+        })
+    }
+
+    /// The condition with which the connection has ended.
+    pub fn closed(&mut self) -> Option<String> {
+        self.find(|seen| match seen {
+            Seen::Closed(condition) => Some(condition.clone()),
+            _ => None,
+        })
+    }
 }
 
 impl Seen {

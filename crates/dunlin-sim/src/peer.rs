@@ -33,6 +33,23 @@ pub struct PeerOptions {
     pub receive_maximum: u16,
 }
 
+impl PeerOptions {
+    /// A client of MQTT 5.0 whose session outlives its connection.
+    #[must_use]
+    pub fn new(client_id: &str, filters: &[(&str, QoS)]) -> Self {
+        let filters = filters.iter();
+        Self {
+            client_id: client_id.to_owned(),
+            version: Version::V5,
+            expiry_secs: 3600,
+            filters: filters
+                .map(|(filter, qos)| ((*filter).to_owned(), *qos))
+                .collect(),
+            receive_maximum: 8,
+        }
+    }
+}
+
 /// One message as a test sees it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerEvent {

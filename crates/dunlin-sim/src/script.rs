@@ -360,6 +360,21 @@ impl Script {
 
     /// Sends a packet, lets everything happen that follows, and reads the answer if
     /// there is one in the line.
+    /// Does one line, which must go as written.
+    ///
+    /// # Panics
+    /// It did not.
+    pub fn say(&mut self, line: impl AsRef<str>) {
+        let line = line.as_ref();
+        let done = self.step(line);
+        done.unwrap_or_else(|error| panic!("{line}: {error}"));
+    }
+
+    /// Forgets what came for a client and was not looked at.
+    pub fn ignore(&mut self, name: &str) {
+        while self.pop(name).is_some() {}
+    }
+
     fn exchange(&mut self, name: &str, exchange: &str) -> Result<(), String> {
         let (packet, answer) = match exchange.split_once(" => ") {
             Some((packet, answer)) => (packet, Some(answer)),

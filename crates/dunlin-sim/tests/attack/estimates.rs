@@ -15,8 +15,8 @@ use crate::memory;
 const APART_MAX: usize = 2;
 
 fn send(script: &mut Script, name: &str, line: &str) {
-    script.step(&format!("{name} > {line}")).expect(line);
-    while script.pop(name).is_some() {}
+    script.say(format!("{name} > {line}"));
+    script.ignore(name);
 }
 
 /// What all parts count on all shards.

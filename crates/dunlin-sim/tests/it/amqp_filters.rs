@@ -208,28 +208,3 @@ fn invalid_filters_are_refused_with_their_condition() {
         assert!(!client.is_over, "the connection goes on");
     }
 }
-
-#[test]
-fn a_selector_of_100_kb_fits_no_frame() {
-    let mut world = world(1, 1);
-    let mut client = client(&mut world);
-    let long = "a=1 OR ".repeat(100 * 1024 / 7) + "TRUE";
-    // Before the server has said how large a frame may be, none is.
-    client.open(world.now()).expect("a session");
-    run_amqp(&mut world, &mut [&mut client]);
-    let mut frame = vec![0, 0, 0, 0, 2, 0, 0, 0];
-    frame.extend_from_slice(&[0x00, 0x53, 0x12, 0xb1]);
-    frame.extend_from_slice(&(long.len() as u32).to_be_bytes());
-    frame.extend_from_slice(long.as_bytes());
-    let len = frame.len() as u32;
-    frame[..4].copy_from_slice(&len.to_be_bytes());
-    world.send(client.conn, FIRST, &frame);
-    run_amqp(&mut world, &mut [&mut client]);
-    let closed = client.find(|seen| match seen {
-        Seen::Closed(condition) => Some(condition.clone()),
-        _ => None,
-    });
-    let expected = condition::FRAMING_ERROR.as_str();
-    assert_eq!(closed.as_deref(), Some(expected));
-    assert_eq!(world.census().unfinished_bytes, 0);
-}

@@ -17,16 +17,19 @@ const THIRD: StreamId = StreamId(8);
 
 const PLAIN: Option<(&str, &[u8])> = Some(("PLAIN", b"\0alice\0secret"));
 
-/// A broker that asks for a password.
-fn world(seed: u64) -> World {
-    let policy = AuthPolicy {
+/// Clients have to say a password.
+fn passwords() -> AuthPolicy {
+    AuthPolicy {
         anonymous: Anonymous::Never,
         passwords: true,
         certificates: false,
         tokens: false,
         ..AuthPolicy::default()
-    };
-    world_with(seed, policy)
+    }
+}
+
+fn world(seed: u64) -> World {
+    world_with(seed, passwords())
 }
 
 fn world_with(seed: u64, policy: AuthPolicy) -> World {
@@ -43,11 +46,6 @@ fn message(payload: &[u8]) -> Vec<u8> {
     Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
     bytes.extend_from_slice(payload);
     bytes
-}
-
-fn is_open(client: &mut AmqpClient) -> bool {
-    let opened = |seen: &Seen| matches!(seen, Seen::Opened).then_some(());
-    client.find(opened).is_some()
 }
 
 /// A stream whose client has opened in its first flight.
@@ -85,13 +83,7 @@ fn scram_authenticates_over_any_transport() {
         setup.transport = transport;
         setup.protocol = Some("amqp");
         setup.users = &[("alice", "secret")];
-        setup.config.listeners = vec![AuthPolicy {
-            anonymous: Anonymous::Never,
-            passwords: true,
-            certificates: false,
-            tokens: false,
-            ..AuthPolicy::default()
-        }];
+        setup.config.listeners = vec![passwords()];
         let mut world = World::new(setup);
         // From another machine: PLAIN is for encrypted connections.
         let conn = world.open_from("192.0.2.1:5", None);
@@ -106,35 +98,25 @@ fn scram_authenticates_over_any_transport() {
         let sasl = Some(("SCRAM-SHA-256", &first[..]));
         let mut client = AmqpClient::new(&world, conn, FIRST, sasl);
         run_amqp(&mut world, &mut [&mut client]);
-        let offered = client.find(|seen| match seen {
-            Seen::Mechanisms(names) => Some(names.clone()),
-            _ => None,
-        });
+        let offered = client.mechanisms();
         let plain = transport.is_encrypted().then_some("PLAIN");
         let plus = transport.is_encrypted().then_some("SCRAM-SHA-256-PLUS");
         let names = plus.into_iter().chain(["SCRAM-SHA-256"]).chain(plain);
         let names: Vec<&str> = names.collect();
         assert_eq!(offered.expect("an offer"), names, "{transport:?}");
-        let challenge = client.find(|seen| match seen {
-            Seen::Challenge(data) => Some(data.clone()),
-            _ => None,
-        });
+        let challenge = client.challenge();
         let mut last = Vec::new();
         let challenge = challenge.expect("a challenge");
         let verify = scram.respond(&challenge, &mut last).expect("an answer");
         client.engine.sasl_response(&last).expect("asked for");
         client.open(world.now()).expect("a session");
         run_amqp(&mut world, &mut [&mut client]);
-        let outcome = client.find(|seen| match seen {
-            Seen::Outcome(code, data) => Some((*code, data.clone())),
-            _ => None,
-        });
-        let (code, data) = outcome.expect("an outcome");
+        let (code, data) = client.sasl_outcome().expect("an outcome");
         assert_eq!(code, expected);
         if code == SaslCode::Ok {
             assert_eq!(verify.verify(&data.expect("the proof")), Ok(()));
         }
-        assert_eq!(is_open(&mut client), code == SaslCode::Ok);
+        assert_eq!(client.is_opened(), code == SaslCode::Ok);
         let proof = ("alice".into(), code == SaslCode::Ok);
         assert_eq!(world.proofs, [proof]);
     }
@@ -157,10 +139,7 @@ fn plus(world: &mut World, conn: ConnId, stream: StreamId, channel: &[u8]) -> Op
     let sasl = Some(("SCRAM-SHA-256-PLUS", &first[..]));
     let mut client = AmqpClient::new(world, conn, stream, sasl);
     run_amqp(world, &mut [&mut client]);
-    let challenge = client.find(|seen| match seen {
-        Seen::Challenge(data) => Some(data.clone()),
-        _ => None,
-    });
+    let challenge = client.challenge();
     if let Some(challenge) = challenge {
         let mut last = Vec::new();
         scram.respond(&challenge, &mut last).expect("an answer");
@@ -168,11 +147,8 @@ fn plus(world: &mut World, conn: ConnId, stream: StreamId, channel: &[u8]) -> Op
         client.open(world.now()).expect("a session");
         run_amqp(world, &mut [&mut client]);
     }
-    let outcome = client.find(|seen| match seen {
-        Seen::Outcome(code, _) => Some(*code),
-        _ => None,
-    });
-    assert_eq!(is_open(&mut client), outcome == Some(SaslCode::Ok));
+    let outcome = client.sasl_code();
+    assert_eq!(client.is_opened(), outcome == Some(SaslCode::Ok));
     outcome
 }
 
@@ -196,11 +172,7 @@ fn scram_is_bound_to_its_connection() {
         let sasl = Some(("SCRAM-SHA-256", first.as_bytes()));
         let mut client = AmqpClient::new(&world, other, stream, sasl);
         run_amqp(&mut world, &mut [&mut client]);
-        let outcome = client.find(|seen| match seen {
-            Seen::Outcome(code, _) => Some(*code),
-            _ => None,
-        });
-        assert_eq!(outcome, refused);
+        assert_eq!(client.sasl_code(), refused);
     }
 }
 
@@ -210,18 +182,14 @@ fn plain_without_its_first_message_is_challenged() {
     let conn = world.open();
     let mut client = AmqpClient::new(&world, conn, FIRST, Some(("PLAIN", b"")));
     run_amqp(&mut world, &mut [&mut client]);
-    let challenge = client.find(|seen| match seen {
-        Seen::Challenge(data) => Some(data.clone()),
-        _ => None,
-    });
-    assert_eq!(challenge.as_deref(), Some(&b""[..]));
+    assert_eq!(client.challenge().as_deref(), Some(&b""[..]));
     client
         .engine
         .sasl_response(b"\0alice\0secret")
         .expect("asked");
     client.open(world.now()).expect("a session");
     run_amqp(&mut world, &mut [&mut client]);
-    assert!(is_open(&mut client));
+    assert!(client.is_opened());
 }
 
 #[test]
@@ -231,12 +199,8 @@ fn a_mechanism_that_is_not_offered_is_refused() {
         let conn = world.open();
         let mut client = begun(&mut world, conn, FIRST, Some((mechanism, b"x")));
         run_amqp(&mut world, &mut [&mut client]);
-        let outcome = client.find(|seen| match seen {
-            Seen::Outcome(code, _) => Some(*code),
-            _ => None,
-        });
-        assert_eq!(outcome, Some(SaslCode::Auth), "{mechanism}");
-        assert!(!is_open(&mut client), "{mechanism}");
+        assert_eq!(client.sasl_code(), Some(SaslCode::Auth), "{mechanism}");
+        assert!(!client.is_opened(), "{mechanism}");
     }
 }
 
@@ -261,9 +225,9 @@ fn later_streams_inherit_the_identity_of_the_first() {
         ];
         run_amqp(&mut world, &mut all);
         for client in [&mut first, &mut bare, &mut external, &mut anonymous] {
-            assert!(is_open(client), "seed {seed}, {:?}", client.stream);
+            assert!(client.is_opened(), "seed {seed}, {:?}", client.stream);
         }
-        assert!(!is_open(&mut other), "as another user");
+        assert!(!other.is_opened(), "as another user");
         world.finish(conn, other.stream);
         run_amqp(&mut world, &mut []);
         let log = world.take_log();
@@ -289,16 +253,12 @@ fn nothing_is_inherited_from_a_stream_that_was_refused() {
         let mut first = begun(&mut world, conn, FIRST, wrong);
         let mut bare = begun(&mut world, conn, SECOND, None);
         run_amqp(&mut world, &mut [&mut first, &mut bare]);
-        assert!(!is_open(&mut first) && bare.is_over, "seed {seed}");
-        let closed = bare.find(|seen| match seen {
-            Seen::Closed(condition) => Some(condition.clone()),
-            _ => None,
-        });
-        assert_eq!(closed.as_deref(), Some("amqp:unauthorized-access"));
+        assert!(!first.is_opened() && bare.is_over, "seed {seed}");
+        assert_eq!(bare.closed().as_deref(), Some("amqp:unauthorized-access"));
         // Another one may still prove who it is.
         let mut third = begun(&mut world, conn, THIRD, PLAIN);
         run_amqp(&mut world, &mut [&mut third]);
-        assert!(is_open(&mut third), "seed {seed}");
+        assert!(third.is_opened(), "seed {seed}");
     }
 }
 
@@ -310,7 +270,7 @@ fn the_end_of_a_stream_is_the_end_of_its_connection_only() {
         let mut one = begun(&mut world, conn, FIRST, PLAIN);
         let mut two = begun(&mut world, conn, SECOND, None);
         run_amqp(&mut world, &mut [&mut one, &mut two]);
-        assert!(is_open(&mut one) && is_open(&mut two));
+        assert!(one.is_opened() && two.is_opened());
         match how {
             "close" => one.engine.close(world.now(), None).expect("open"),
             "fin" => world.finish(conn, FIRST),
@@ -367,11 +327,11 @@ fn a_stream_that_is_not_read_holds_up_no_other() {
             fast.send(to_slow, &large).expect("credit");
             fast.send(to_fast, &message(b"x")).expect("credit");
             run_amqp(&mut world, &mut [&mut fast]);
-            let got = fast.find(|seen| match seen {
-                Seen::Message(_, bytes) => Some(bytes.clone()),
-                _ => None,
-            });
-            assert_eq!(got.as_deref(), Some(&message(b"x")[..]), "seed {seed}");
+            assert_eq!(
+                fast.message().as_deref(),
+                Some(&message(b"x")[..]),
+                "seed {seed}"
+            );
         }
         world.stall_stream(conn, FIRST, false);
         run_amqp(&mut world, &mut [&mut slow, &mut fast]);
@@ -442,11 +402,9 @@ fn links_and_sessions_are_counted_by_quic_connection() {
 /// valid.
 fn tokens(seed: u64) -> World {
     let policy = AuthPolicy {
-        anonymous: Anonymous::Never,
         passwords: false,
-        certificates: false,
         tokens: true,
-        ..AuthPolicy::default()
+        ..passwords()
     };
     world_with(seed, policy)
 }
@@ -461,10 +419,7 @@ fn bearer(world: &World, conn: ConnId, stream: StreamId, text: &str) -> AmqpClie
 }
 
 fn outcome(client: &mut AmqpClient) -> Option<SaslCode> {
-    client.find(|seen| match seen {
-        Seen::Outcome(code, _) => Some(*code),
-        _ => None,
-    })
+    client.sasl_code()
 }
 
 #[test]
@@ -476,11 +431,11 @@ fn a_token_lets_its_user_in_until_it_expires() {
         client.open(world.now()).expect("a session");
         run_amqp(&mut world, &mut [&mut client]);
         assert_eq!(outcome(&mut client), Some(SaslCode::Ok), "{text}");
-        assert!(is_open(&mut client));
+        assert!(client.is_opened());
         // A later stream is the same user, as long.
         let mut second = begun(&mut world, conn, SECOND, None);
         run_amqp(&mut world, &mut [&mut client, &mut second]);
-        assert!(is_open(&mut second));
+        assert!(second.is_opened());
         let mut until = world.now() + Duration::from_secs(19);
         for is_over in [false, true] {
             while let Some((conn, event)) = world.next(until) {
@@ -489,10 +444,7 @@ fn a_token_lets_its_user_in_until_it_expires() {
                 second.take(now, conn, &event);
             }
             for stream in [&mut client, &mut second] {
-                let closed = stream.find(|seen| match seen {
-                    Seen::Closed(condition) => Some(condition.clone()),
-                    _ => None,
-                });
+                let closed = stream.closed();
                 let expected = is_over.then_some("amqp:unauthorized-access");
                 assert_eq!(closed.as_deref(), expected);
             }
@@ -501,11 +453,7 @@ fn a_token_lets_its_user_in_until_it_expires() {
         // A stream after that has to say who it is.
         let mut third = begun(&mut world, conn, THIRD, None);
         run_amqp(&mut world, &mut [&mut client, &mut second, &mut third]);
-        let closed = third.find(|seen| match seen {
-            Seen::Closed(condition) => Some(condition.clone()),
-            _ => None,
-        });
-        assert_eq!(closed.as_deref(), Some("amqp:unauthorized-access"));
+        assert_eq!(third.closed().as_deref(), Some("amqp:unauthorized-access"));
     }
 }
 
@@ -517,15 +465,11 @@ fn a_token_that_is_not_valid_is_refused_as_the_rfc_says() {
         let mut client = bearer(&world, conn, FIRST, text);
         client.open(world.now()).expect("a session");
         run_amqp(&mut world, &mut [&mut client]);
-        let outcome = client.find(|seen| match seen {
-            Seen::Outcome(code, data) => Some((*code, data.clone())),
-            _ => None,
-        });
-        let (code, data) = outcome.expect("an outcome");
+        let (code, data) = client.sasl_outcome().expect("an outcome");
         assert_eq!(code, SaslCode::Auth);
         let expected = &br#"{"status":"invalid_token"}"#[..];
         assert_eq!(data.as_deref(), Some(expected), "{text}");
-        assert!(!is_open(&mut client));
+        assert!(!client.is_opened());
     }
 }
 
@@ -541,21 +485,14 @@ fn tokens_are_for_encrypted_connections_where_they_are_verified() {
         setup.transport = transport;
         setup.protocol = Some("amqp");
         setup.config.listeners = vec![AuthPolicy {
-            anonymous: Anonymous::Never,
-            passwords: true,
-            certificates: false,
             tokens: verified,
-            ..AuthPolicy::default()
+            ..passwords()
         }];
         let mut world = World::new(setup);
         let conn = world.open_from(addr, None);
         let mut client = AmqpClient::new(&world, conn, FIRST, Some(("PLAIN", b"")));
         run_amqp(&mut world, &mut [&mut client]);
-        let offered = client.find(|seen| match seen {
-            Seen::Mechanisms(names) => Some(names.clone()),
-            _ => None,
-        });
-        let offered = offered.expect("an offer");
+        let offered = client.mechanisms().expect("an offer");
         let found = offered.iter().any(|name| name == "OAUTHBEARER");
         assert_eq!(found, offers, "{transport:?} {addr} {verified}");
     }

@@ -227,9 +227,9 @@ fn others_do_not_wait_for_an_answer() {
     }
     script.run_for(Duration::from_secs(6));
     assert_eq!(script.pop("b").as_deref(), Some("PUBACK 1 0x10"));
-    script.step("a >> PUBLISH t x q1 #1").expect("sent");
+    script.say("a >> PUBLISH t x q1 #1");
     script.run_for(Duration::from_millis(100));
-    script.step("b >> PUBLISH u x q1 #2").expect("sent");
+    script.say("b >> PUBLISH u x q1 #2");
     script.run_for(Duration::from_millis(100));
     assert_eq!(script.pop("b").as_deref(), Some("PUBACK 2 0x10"));
     assert_eq!(script.pop("a"), None);

@@ -14,29 +14,25 @@ fn small(shards: u16, kib: usize, change: impl Fn(&mut Setup)) -> Script {
     change(&mut setup);
     let mut script = Script::new(setup);
     for line in ["i > CONNECT i clean", "i < CONNACK"] {
-        script.step(line).expect(line);
+        script.say(line);
     }
     for line in ["i > SUBSCRIBE 1 i|q1 j", "i < SUBACK 1 01 00"] {
-        script.step(line).expect(line);
+        script.say(line);
     }
     script
 }
 
-fn ignore(script: &mut Script, name: &str) {
-    while script.pop(name).is_some() {}
-}
-
 /// The innocent client is served.
 fn serve(script: &mut Script, name: &str) {
-    script.step("i > PUBLISH i x q1 #1").expect("PUBLISH");
+    script.say("i > PUBLISH i x q1 #1");
     let mut got: Vec<String> = core::iter::from_fn(|| script.pop("i")).collect();
     got.sort();
     assert_eq!(got.len(), 2, "{name}: {got:?}");
     assert_eq!(got[0], "PUBACK 1", "{name}");
     let id = got[1].split('#').nth(1).expect("an identifier").to_owned();
     let ack = format!("i > PUBACK {id}");
-    script.step(&ack).expect("PUBACK");
-    script.step("i > PUBLISH j x").expect("PUBLISH");
+    script.say(&ack);
+    script.say("i > PUBLISH j x");
     assert_eq!(script.pop("i").as_deref(), Some("PUBLISH j x"), "{name}");
 }
 
@@ -156,7 +152,7 @@ fn bytes_of_an_address_are_limited() {
         let log = script.world.take_log();
         let full = |event: &&Event| matches!(event, Event::HolderFull(Holder::Address(_)));
         assert!((1..=2).contains(&log.iter().filter(full).count()));
-        script.step("n > CONNECT n clean").expect("CONNECT");
+        script.say("n > CONNECT n clean");
         assert_eq!(script.pop("n").as_deref(), Some("CONNACK 0x97"));
     }
 }
@@ -227,13 +223,11 @@ fn subscriptions_of_all_sessions_are_limited_in_bytes() {
         let mut script = small(shards, 1024, |_| {});
         let mut granted = 0;
         for n in 0..20 {
-            let line = format!("a{n} > CONNECT a{n} clean");
-            script.step(&line).expect("CONNECT");
+            script.say(format!("a{n} > CONNECT a{n} clean"));
             let name = format!("a{n}");
-            ignore(&mut script, &name);
+            script.ignore(&name);
             let long: Vec<String> = (0..9).map(|f| format!("{f}{}", "y".repeat(900))).collect();
-            let line = format!("a{n} > SUBSCRIBE 1 {}", long.join(" "));
-            script.step(&line).expect("SUBSCRIBE");
+            script.say(format!("a{n} > SUBSCRIBE 1 {}", long.join(" ")));
             granted += script.pop(&name).expect("SUBACK").matches(" 00").count();
         }
         let (used, limit) = used(&script, Part::Subscriptions);
@@ -253,11 +247,11 @@ fn leave_queues(script: &mut Script, clients: usize, messages: usize, topic: &st
         let filter = topic.replace('N', &n.to_string());
         for line in ["CONNECT NAME expiry=100", "SUBSCRIBE 1 FILTER|q1"] {
             let line = line.replace("NAME", &name).replace("FILTER", &filter);
-            script.step(&format!("{name} > {line}")).expect(&line);
-            ignore(script, &name);
+            script.say(format!("{name} > {line}"));
+            script.ignore(&name);
         }
-        script.step(&format!("{name} cut")).expect("cut");
-        ignore(script, &name);
+        script.say(format!("{name} cut"));
+        script.ignore(&name);
     }
     let topics: Vec<String> = match topic.contains('N') {
         true => (0..clients)
@@ -268,8 +262,7 @@ fn leave_queues(script: &mut Script, clients: usize, messages: usize, topic: &st
     let mut refused = 0;
     for _ in 0..messages {
         for topic in &topics {
-            let line = format!("i > PUBLISH {topic} {} q1 #9", "q".repeat(4000));
-            script.step(&line).expect("PUBLISH");
+            script.say(format!("i > PUBLISH {topic} {} q1 #9", "q".repeat(4000)));
             let answer = script.pop("i").expect("PUBACK");
             assert!(["PUBACK 9", "PUBACK 9 0x97"].contains(&answer.as_str()));
             refused += usize::from(answer.ends_with("0x97"));
@@ -306,7 +299,7 @@ fn queues_of_durable_sessions_go_to_the_store_when_memory_is_short() {
         let census = script.world.census();
         assert_eq!((census.queued, census.miscounted_bytes), (2400, 0));
         serve(&mut script, "queues in the store");
-        script.step("a1 > CONNECT a1 expiry=100").expect("CONNECT");
+        script.say("a1 > CONNECT a1 expiry=100");
         let mut got = 0;
         while let Some(line) = script.pop("a1") {
             if let Some(id) = line.split('#').nth(1) {
@@ -502,15 +495,14 @@ fn unsent_bytes_of_all_clients_are_limited() {
             let name = format!("a{n}");
             for line in ["CONNECT NAME clean", "SUBSCRIBE 1 t"] {
                 let line = line.replace("NAME", &name);
-                script.step(&format!("{name} > {line}")).expect(&line);
-                ignore(&mut script, &name);
+                script.say(format!("{name} > {line}"));
+                script.ignore(&name);
             }
-            script.step(&format!("{name} stall")).expect("stall");
+            script.say(format!("{name} stall"));
         }
         let mut most = 0;
         for _ in 0..300 {
-            let line = format!("i >> PUBLISH t {}", "u".repeat(4000));
-            script.step(&line).expect("PUBLISH");
+            script.say(format!("i >> PUBLISH t {}", "u".repeat(4000)));
             script.run_for(Duration::from_millis(20));
             most = most.max(script.world.census().backlog_bytes);
         }
@@ -518,11 +510,11 @@ fn unsent_bytes_of_all_clients_are_limited() {
         assert!(most <= limit && most > limit / 2, "{most} of {limit}");
         serve(&mut script, "unsent");
         // Who reads again gets messages again.
-        script.step("a3 read").expect("read");
-        ignore(&mut script, "a3");
-        script.step("i > PUBLISH t fresh").expect("PUBLISH");
+        script.say("a3 read");
+        script.ignore("a3");
+        script.say("i > PUBLISH t fresh");
         assert_eq!(script.pop("a3").as_deref(), Some("PUBLISH t fresh"));
-        ignore(&mut script, "i");
+        script.ignore("i");
     }
 }
 
@@ -533,16 +525,16 @@ fn who_takes_no_answers_is_ended_when_there_is_no_memory() {
         let mut script = small(shards, 8192, |_| {});
         let open = |script: &mut Script, name: &str| {
             for line in [format!("CONNECT {name} clean"), "SUBSCRIBE 1 t".into()] {
-                script.step(&format!("{name} > {line}")).expect(&line);
-                ignore(script, name);
+                script.say(format!("{name} > {line}"));
+                script.ignore(name);
             }
-            script.step(&format!("{name} stall")).expect("stall");
+            script.say(format!("{name} stall"));
         };
         let pings = |count: usize| [0xc0, 0].repeat(count);
         open(&mut script, "a");
         script.send_bytes("a", &pings(50_000));
         script.settle();
-        script.step("a read").expect("read");
+        script.say("a read");
         let all: Vec<_> = core::iter::from_fn(|| script.pop("a")).collect();
         let got = all.iter().filter(|line| *line == "PINGRESP").count();
         assert_eq!((got, all.len()), (50_000, 50_000), "there is memory");
@@ -578,10 +570,8 @@ fn unfinished_packets_of_all_clients_are_limited() {
         let mut ended = 0;
         for n in 0..20 {
             let name = format!("a{n}");
-            script
-                .step(&format!("{name} > CONNECT {name} clean"))
-                .expect("CONNECT");
-            ignore(&mut script, &name);
+            script.say(format!("{name} > CONNECT {name} clean"));
+            script.ignore(&name);
             script.send_bytes(&name, &whole[..whole.len() - 1]);
             script.settle();
             if let Some(line) = script.pop(&name) {
@@ -611,14 +601,14 @@ fn unfinished_packets_of_strangers_are_limited() {
             let name = format!("s{n}");
             script.send_bytes(&name, &whole[..whole.len() - 1]);
             script.settle();
-            ignore(&mut script, &name);
+            script.ignore(&name);
         }
         let (used, limit) = used(&script, Part::Unfinished);
         assert!(used <= limit && used > limit / 2, "{used} of {limit}");
         assert!(refused(&script, |stats| stats.memory_refused_unfinished) > 80);
         assert_eq!(reported(&mut script, Part::Unfinished), usize::from(shards));
-        script.step("n > CONNECT n clean").expect("CONNECT");
-        script.step("n < CONNACK").expect("CONNACK");
+        script.say("n > CONNECT n clean");
+        script.say("n < CONNACK");
         serve(&mut script, "strangers");
     }
 }

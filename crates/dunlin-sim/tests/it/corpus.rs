@@ -6,6 +6,8 @@ use std::path::Path;
 
 use dunlin_sim::Random;
 
+use super::seeds::seeds;
+
 #[path = "../../../../fuzz/bodies/session.rs"]
 mod body;
 
@@ -28,12 +30,7 @@ fn the_corpus_holds() {
 /// `SIM_SEEDS=5000..6000` in the environment runs others.
 #[test]
 fn sequences_made_by_chance() {
-    let chosen = std::env::var("SIM_SEEDS").ok();
-    let chosen = chosen.as_deref().and_then(|text| {
-        let (from, to) = text.split_once("..")?;
-        Some(from.parse().ok()?..to.parse().ok()?)
-    });
-    for seed in chosen.unwrap_or(0..300_u64) {
+    for seed in seeds("SIM_SEEDS", 0..300) {
         let mut chance = Random::new(seed);
         let data: Vec<u8> = (0..chance.between(20, 300))
             .map(|_| chance.next() as u8)

@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 
 use dunlin_base::QoS;
 use dunlin_broker::home_shard;
-use dunlin_mqtt_codec::Version;
 use dunlin_sim::{Peer, PeerOptions, Random, Setup, World, run};
+
+use super::seeds::{check_all, seeds};
 
 /// Places of the clients.
 const PUBLISHER: usize = 0;
@@ -21,15 +22,11 @@ const WILLS: usize = 4;
 const LEAVING: usize = 5;
 
 fn peer(client_id: &str, expiry_secs: u32, filters: &[&str]) -> Peer {
-    let filters = filters.iter();
+    let filters: Vec<_> = filters.iter().map(|it| (*it, QoS::AtLeastOnce)).collect();
     Peer::new(PeerOptions {
-        client_id: client_id.into(),
-        version: Version::V5,
         expiry_secs,
-        filters: filters
-            .map(|filter| ((*filter).into(), QoS::AtLeastOnce))
-            .collect(),
         receive_maximum: 5,
+        ..PeerOptions::new(client_id, &filters)
     })
 }
 
@@ -134,11 +131,5 @@ fn check(peers: &[Peer]) -> Result<(), String> {
 
 #[test]
 fn what_was_promised_is_kept() {
-    let given = std::env::var("PROMISE_SEEDS").unwrap_or_else(|_| "0..80".into());
-    let (from, to) = given.split_once("..").expect("N..M");
-    let number = |text: &str| text.parse::<u64>().expect("a number");
-    let broken: Vec<String> = (number(from)..number(to))
-        .filter_map(|seed| Some(format!("seed {seed}: {}", program(seed).err()?)))
-        .collect();
-    assert!(broken.is_empty(), "{broken:#?}");
+    check_all(seeds("PROMISE_SEEDS", 0..80), program);
 }

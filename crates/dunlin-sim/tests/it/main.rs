@@ -48,6 +48,8 @@ mod hostile_amqp;
 #[cfg(feature = "mqtt")]
 mod lanes;
 #[cfg(feature = "mqtt")]
+mod ledger;
+#[cfg(feature = "mqtt")]
 mod pairs;
 #[cfg(feature = "mqtt")]
 mod priority;
@@ -63,10 +65,12 @@ mod queues;
 mod resuming;
 #[cfg(feature = "mqtt")]
 mod rules;
+#[cfg(all(feature = "mqtt", feature = "amqp"))]
+mod scene;
+#[cfg(feature = "mqtt")]
+mod seeds;
 #[cfg(feature = "mqtt")]
 mod shared;
-#[cfg(feature = "mqtt")]
-mod smoke;
 #[cfg(feature = "mqtt")]
 mod stores;
 #[cfg(feature = "mqtt")]

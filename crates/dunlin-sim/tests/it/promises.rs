@@ -16,11 +16,8 @@ fn send(world: &mut World, conn: ConnId, line: &str) {
 /// A client that stays, and subscribes to all wills.
 fn watcher(id: &str, qos: QoS) -> Peer {
     Peer::new(PeerOptions {
-        client_id: id.to_owned(),
-        version: Version::V5,
-        expiry_secs: 3600,
-        filters: vec![("will/#".to_owned(), qos)],
         receive_maximum: 20,
+        ..PeerOptions::new(id, &[("will/#", qos)])
     })
 }
 
@@ -164,17 +161,14 @@ fn no_crash_brings_back_a_session_that_another_has_replaced() {
 /// dies.
 fn kept(shards: u16, seed: u64) {
     let mut world = World::new(Setup::new(shards, seed));
-    let share = vec![("$share/g/t".to_owned(), QoS::AtLeastOnce)];
-    let peer = |id: &str, filters| {
+    let share = [("$share/g/t", QoS::AtLeastOnce)];
+    let peer = |id: &str, filters: &[(&str, QoS)]| {
         Peer::new(PeerOptions {
-            client_id: id.to_owned(),
-            version: Version::V5,
-            expiry_secs: 3600,
-            filters,
             receive_maximum: 20,
+            ..PeerOptions::new(id, filters)
         })
     };
-    let mut peers = [peer("durable", share), peer("publisher", Vec::new())];
+    let mut peers = [peer("durable", &share), peer("publisher", &[])];
     for peer in &mut peers {
         peer.connect(&mut world);
     }
@@ -220,20 +214,17 @@ fn kept(shards: u16, seed: u64) {
 /// the process dies.
 fn kept_for_another(shards: u16, seed: u64) {
     let mut world = World::new(Setup::new(shards, seed));
-    let peer = |id: &str, filters| {
+    let peer = |id: &str, filters: &[(&str, QoS)]| {
         Peer::new(PeerOptions {
-            client_id: id.to_owned(),
-            version: Version::V5,
-            expiry_secs: 3600,
-            filters,
             receive_maximum: 20,
+            ..PeerOptions::new(id, filters)
         })
     };
-    let share = vec![("$share/g/t".to_owned(), QoS::AtLeastOnce)];
+    let share = [("$share/g/t", QoS::AtLeastOnce)];
     let mut peers = [
-        peer("first", share.clone()),
-        peer("second", share),
-        peer("publisher", Vec::new()),
+        peer("first", &share),
+        peer("second", &share),
+        peer("publisher", &[]),
     ];
     for index in [0, 1, 2] {
         peers[index].connect(&mut world);

@@ -9,17 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Begin, DeliveryState, Message, Open, Outcome, ReceiverSettleMode, Role,
-    Section, SerialNumber, Source, Symbols, Target,
+    AnyTarget, Attach, DeliveryState, Outcome, ReceiverSettleMode, Role, SerialNumber, Source,
+    Target,
 };
-use dunlin_amqp::{
-    Connection, Delivery, Event, Limits, LinkId, SaslPolicy, Sending, Settings, Side, State, Tag,
-};
-use dunlin_base::transport::Transport;
-use dunlin_base::{ConnId, QoS, SendBuf, StreamId, Text};
-use dunlin_broker::NamedQueue;
-use dunlin_mqtt_codec::Version;
-use dunlin_sim::{Peer, PeerOptions, Random, Setup, ToClient, World, crash_edge, is_up, join_edge};
+use dunlin_amqp::{Delivery, Event, LinkId, Sending, SessionId, State, Tag};
+use dunlin_base::QoS;
+use dunlin_sim::{Random, ToClient, World, crash_edge, is_up, join_edge};
+
+use super::scene::{Client, Line, Scene, message, payload, publisher, setup};
+use super::seeds::{check_all, seeds};
 
 const ADDRESS: &str = "/queues/jobs";
 
@@ -34,10 +32,9 @@ enum Work {
 }
 
 /// A client of AMQP with one link.
-struct Client {
+struct Worker {
     work: Work,
-    conn: Option<ConnId>,
-    engine: Connection,
+    line: Line,
     link: Option<LinkId>,
     /// What it has to send, until it is accepted.
     open: Vec<String>,
@@ -57,12 +54,11 @@ struct Seen {
     doubled: Vec<String>,
 }
 
-impl Client {
+impl Worker {
     fn new(work: Work) -> Self {
         Self {
             work,
-            conn: None,
-            engine: engine(dunlin_base::Instant::from_micros(1), ""),
+            line: Line::new(),
             link: None,
             open: Vec::new(),
             under_way: BTreeMap::new(),
@@ -73,15 +69,7 @@ impl Client {
         }
     }
 
-    fn connect(&mut self, world: &mut World) {
-        let now = world.now();
-        self.conn = Some(world.open());
-        let container = format!("{:?}", self.conn);
-        self.engine = engine(now, &container);
-        self.under_way.clear();
-        self.accepting.clear();
-        self.engine.open(now, &Open::default()).expect("open");
-        let session = self.engine.begin(&Begin::default()).expect("begin");
+    fn attach(&mut self, session: SessionId) {
         let attach = match self.work {
             Work::Send => Attach {
                 name: "sender",
@@ -109,22 +97,10 @@ impl Client {
                 ..Attach::default()
             },
         };
-        let link = self.engine.attach(session, &attach).expect("attach");
+        let link = self.line.engine.attach(session, &attach).expect("attach");
         self.link = Some(link);
         if self.work != Work::Send {
-            self.engine.set_credit(link, 4, false).expect("credit");
-        }
-        self.flush(world);
-    }
-
-    fn flush(&mut self, world: &mut World) {
-        let mut out = SendBuf::new();
-        self.engine.poll_output(world.now(), &mut out);
-        let out: Vec<u8> = out.slices().flatten().copied().collect();
-        if let Some(conn) = self.conn
-            && !out.is_empty()
-        {
-            world.send(conn, StreamId::CONTROL, &out);
+            self.line.engine.set_credit(link, 4, false).expect("credit");
         }
     }
 
@@ -134,54 +110,21 @@ impl Client {
             return;
         };
         for payload in &self.open {
-            if self.under_way.values().any(|it| it == payload) || self.engine.credit(link) == 0 {
+            if self.under_way.values().any(|it| it == payload) || self.line.engine.credit(link) == 0
+            {
                 continue;
             }
             self.tag += 1;
-            // A header that says durable.
-            let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
-            Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
-            bytes.extend_from_slice(payload.as_bytes());
+            let bytes = message(payload);
             let sending = Sending::new(Tag::from(self.tag), false);
             if self
+                .line
                 .engine
                 .send(link, &sending, &bytes, &Bytes::new())
                 .is_ok()
             {
                 self.under_way.insert(self.tag, payload.clone());
             }
-        }
-    }
-
-    fn handle(&mut self, world: &mut World, event: ToClient, seen: &mut Seen) {
-        match event {
-            ToClient::Bytes(_, data) => {
-                let mut data = &data[..];
-                let mut events = Vec::new();
-                while let Some(event) = self.engine.poll_event(world.now(), &mut data) {
-                    match event {
-                        Event::Message(message) => {
-                            let (delivery, bytes) =
-                                (message.delivery, message.payload.into_bytes());
-                            events.push((delivery, payload(&bytes)));
-                        }
-                        Event::Disposition {
-                            delivery,
-                            tag,
-                            state,
-                            settled,
-                        } => self.note(delivery, tag, state.as_ref(), settled, seen),
-                        _ => {}
-                    }
-                }
-                for (delivery, payload) in events {
-                    self.take(world, delivery, payload, seen);
-                }
-                self.send_open();
-                self.flush(world);
-            }
-            ToClient::Closed(_) => self.connect(world),
-            _ => {}
         }
     }
 
@@ -203,7 +146,7 @@ impl Client {
                 self.rejected += 1;
             }
             if !settled {
-                self.engine.settle(delivery, None).expect("open");
+                self.line.engine.settle(delivery, None).expect("open");
             }
         } else if settled && let Some(payload) = self.accepting.remove(&delivery) {
             seen.settled.insert(payload);
@@ -216,115 +159,80 @@ impl Client {
             seen.doubled.push(payload.clone());
         }
         if world.random().one_in(6) {
-            let released = self.engine.settle(delivery, Some(&DeliveryState::RELEASED));
+            let released = self
+                .line
+                .engine
+                .settle(delivery, Some(&DeliveryState::RELEASED));
             released.expect("open");
         } else if self.work == Work::First {
-            let accepted = self.engine.settle(delivery, Some(&DeliveryState::ACCEPTED));
+            let accepted = self
+                .line
+                .engine
+                .settle(delivery, Some(&DeliveryState::ACCEPTED));
             accepted.expect("open");
             seen.consumed.insert(payload);
         } else {
-            let accepted = self.engine.update(delivery, &DeliveryState::ACCEPTED);
+            let accepted = self.line.engine.update(delivery, &DeliveryState::ACCEPTED);
             accepted.expect("open");
             seen.consumed.insert(payload.clone());
             self.accepting.insert(delivery, payload);
         }
         if let Some(link) = self.link {
-            self.engine.set_credit(link, 4, false).expect("credit");
+            self.line.engine.set_credit(link, 4, false).expect("credit");
         }
     }
 }
 
-fn engine(now: dunlin_base::Instant, container_id: &str) -> Connection {
-    let settings = Settings {
-        side: Side::Client,
-        container_id,
-        sasl: SaslPolicy::Off,
-        mechanisms: Symbols::default(),
-        limits: Limits::default(),
-    };
-    Connection::new(now, &settings)
-}
+impl Client for Worker {
+    type Shared = Seen;
 
-fn payload(bytes: &Bytes) -> String {
-    let message = Message::scan(bytes).expect("a message");
-    let body = message.bare_and_footer();
-    // One data section of less than 256 bytes ends the message.
-    let at = body.windows(3).position(|it| it == [0x00, 0x53, 0x75]);
-    let data = &body[at.expect("a data section") + 5..];
-    String::from_utf8(data.to_vec()).expect("text")
-}
+    fn line(&self) -> &Line {
+        &self.line
+    }
 
-struct Scene {
-    world: World,
-    peers: Vec<Peer>,
-    clients: Vec<Client>,
-    seen: Seen,
-}
+    fn line_mut(&mut self) -> &mut Line {
+        &mut self.line
+    }
 
-impl Scene {
-    fn run(&mut self, time: Duration) {
-        let until = self.world.now() + time;
-        loop {
-            let peers = self.peers.iter().filter_map(Peer::poll_timeout);
-            let clients = self.clients.iter().filter_map(|it| it.engine.deadline());
-            let limit = peers.chain(clients).fold(until, |a, b| a.min(b));
-            if let Some((conn, event)) = self.world.next(limit) {
-                self.happen(conn, event);
-                continue;
-            }
-            if self.world.now() >= until {
-                return;
-            }
-            let now = self.world.now();
-            for peer in &mut self.peers {
-                if peer.poll_timeout().is_some_and(|at| at <= now) {
-                    peer.handle_timeout(&mut self.world);
+    fn connect(&mut self, world: &mut World) {
+        let session = self.line.open(world, None);
+        self.under_way.clear();
+        self.accepting.clear();
+        self.attach(session);
+        self.line.flush(world);
+    }
+
+    fn handle(&mut self, world: &mut World, event: ToClient, seen: &mut Seen) {
+        match event {
+            ToClient::Bytes(_, data) => {
+                let mut data = &data[..];
+                let mut events = Vec::new();
+                while let Some(event) = self.line.engine.poll_event(world.now(), &mut data) {
+                    match event {
+                        Event::Message(message) => {
+                            let (delivery, bytes) =
+                                (message.delivery, message.payload.into_bytes());
+                            events.push((delivery, payload(&bytes)));
+                        }
+                        Event::Disposition {
+                            delivery,
+                            tag,
+                            state,
+                            settled,
+                        } => self.note(delivery, tag, state.as_ref(), settled, seen),
+                        _ => {}
+                    }
                 }
-            }
-            for client in &mut self.clients {
-                if client.engine.deadline().is_some_and(|at| at <= now) {
-                    client.engine.on_deadline(now);
-                    client.flush(&mut self.world);
+                for (delivery, payload) in events {
+                    self.take(world, delivery, payload, seen);
                 }
+                self.send_open();
+                self.line.flush(world);
             }
+            ToClient::Closed(_) => self.connect(world),
+            _ => {}
         }
     }
-
-    fn happen(&mut self, conn: ConnId, event: ToClient) {
-        let world = &mut self.world;
-        if let Some(peer) = self.peers.iter_mut().find(|it| it.conn() == Some(conn)) {
-            peer.handle(world, event);
-            if peer.conn().is_none() {
-                peer.connect(world);
-            }
-        } else if let Some(client) = self.clients.iter_mut().find(|it| it.conn == Some(conn)) {
-            client.handle(world, event, &mut self.seen);
-        }
-    }
-}
-
-fn publisher(client_id: &str) -> Peer {
-    Peer::new(PeerOptions {
-        client_id: client_id.into(),
-        version: Version::V5,
-        expiry_secs: 1000,
-        filters: Vec::new(),
-        receive_maximum: 5,
-    })
-}
-
-fn setup(seed: u64, random: &mut Random) -> Setup {
-    let mut setup = Setup::new(2, seed);
-    setup.protocol = Some("");
-    setup.transport = Transport::Tcp;
-    setup.pace.stores_apart = random.one_in(2);
-    setup.config.sessions.queue_held_max = 3;
-    setup.config.queues.named = vec![NamedQueue {
-        name: Text::from("jobs"),
-        topics: vec![Text::from("jobs/#")],
-        ..NamedQueue::default()
-    }];
-    setup
 }
 
 fn program(seed: u64, edges: u16) -> Result<(), String> {
@@ -335,18 +243,12 @@ fn program(seed: u64, edges: u16) -> Result<(), String> {
         world: World::new(setup),
         peers: vec![publisher("twice"), publisher("once")],
         clients: [Work::Send, Work::First, Work::Second, Work::Second]
-            .map(Client::new)
+            .map(Worker::new)
             .into(),
-        seen: Seen::default(),
+        shared: Seen::default(),
     };
     scene.run(Duration::from_millis(100));
-    for peer in &mut scene.peers {
-        peer.connect(&mut scene.world);
-    }
-    for client in &mut scene.clients {
-        client.connect(&mut scene.world);
-    }
-    scene.run(Duration::from_secs(1));
+    scene.begin();
     for number in 0..60 {
         let world = &mut scene.world;
         match random.below(9) {
@@ -358,7 +260,7 @@ fn program(seed: u64, edges: u16) -> Result<(), String> {
                 let sender = &mut scene.clients[0];
                 sender.open.push(format!("z{number}"));
                 sender.send_open();
-                sender.flush(world);
+                sender.line.flush(world);
             }
             6 => {
                 let at = random.below(2) as usize;
@@ -367,9 +269,7 @@ fn program(seed: u64, edges: u16) -> Result<(), String> {
             }
             7 => {
                 let client = &mut scene.clients[random.below(4) as usize];
-                if let Some(conn) = client.conn {
-                    world.cut(conn);
-                }
+                client.line.cut(world);
                 client.connect(world);
             }
             _ if random.below(2) < u64::from(edges) => crash_edge(world, random.below(2) as usize),
@@ -396,12 +296,12 @@ fn revive(world: &mut World) {
     }
 }
 
-fn check(scene: &Scene) -> Result<(), String> {
+fn check(scene: &Scene<Worker>) -> Result<(), String> {
     let Scene {
         world,
         peers,
         clients,
-        seen,
+        shared: seen,
     } = scene;
     if !seen.doubled.is_empty() {
         return Err(format!("settled, and came again: {:?}", seen.doubled));
@@ -443,8 +343,8 @@ fn filling(seed: u64) -> Result<(), String> {
     let mut scene = Scene {
         world: World::new(setup),
         peers: Vec::new(),
-        clients: work.map(Client::new).into(),
-        seen: Seen::default(),
+        clients: work.map(Worker::new).into(),
+        shared: Seen::default(),
     };
     for client in &mut scene.clients {
         client.connect(&mut scene.world);
@@ -455,9 +355,7 @@ fn filling(seed: u64) -> Result<(), String> {
         let client = &mut scene.clients[random.below(5) as usize];
         match random.below(12) {
             0 => {
-                if let Some(conn) = client.conn {
-                    world.cut(conn);
-                }
+                client.line.cut(world);
                 client.connect(world);
             }
             1 => world.crash(),
@@ -467,7 +365,7 @@ fn filling(seed: u64) -> Result<(), String> {
                     sent += 1;
                 }
                 client.send_open();
-                client.flush(world);
+                client.line.flush(world);
             }
             _ => {}
         }
@@ -490,13 +388,7 @@ fn filling(seed: u64) -> Result<(), String> {
 }
 
 fn run(program: impl Fn(u64) -> Result<(), String>) {
-    let given = std::env::var("QUEUE_SEEDS").unwrap_or_else(|_| "0..60".into());
-    let (from, to) = given.split_once("..").expect("N..M");
-    let number = |text: &str| text.parse::<u64>().expect("a number");
-    let broken: Vec<String> = (number(from)..number(to))
-        .filter_map(|seed| Some(format!("seed {seed}: {}", program(seed).err()?)))
-        .collect();
-    assert!(broken.is_empty(), "{broken:#?}");
+    check_all(seeds("QUEUE_SEEDS", 0..60), program);
 }
 
 #[test]

@@ -10,19 +10,18 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Begin, DeliveryState, Open, Received, ReceiverSettleMode, Role, Section,
-    SenderSettleMode, SerialNumber, Source, Symbols, Target, TerminusDurability,
-    TerminusExpiryPolicy, Unsettled,
+    AnyTarget, Attach, DeliveryState, Received, ReceiverSettleMode, Role, SenderSettleMode,
+    SerialNumber, Source, Target, TerminusDurability, TerminusExpiryPolicy, Unsettled,
 };
 use dunlin_amqp::{
-    Body, Connection, Delivery, Event, Limits, LinkId, RemoteUnsettled, Resumption, SaslPolicy,
-    Sending, Settings, Side, State, Tag,
+    Body, Connection, Delivery, Event, LinkId, RemoteUnsettled, Resumption, Sending, SessionId,
+    State, Tag,
 };
-use dunlin_base::transport::Transport;
-use dunlin_base::{ConnId, Instant, QoS, SendBuf, StreamId, Text};
-use dunlin_broker::NamedQueue;
-use dunlin_mqtt_codec::Version;
-use dunlin_sim::{Peer, PeerOptions, Random, Setup, ToClient, World};
+use dunlin_base::QoS;
+use dunlin_sim::{Random, ToClient, World};
+
+use super::scene::{Client, Line, Scene, message, payload, publisher, setup};
+use super::seeds::{check_all, seeds};
 
 const QUEUE: &str = "/queues/jobs";
 
@@ -52,13 +51,12 @@ enum Work {
 }
 
 /// A client of AMQP with one link, which it attaches again.
-struct Client {
+struct Resumer {
     container: &'static str,
     address: &'static str,
     durable: TerminusDurability,
     work: Work,
-    conn: Option<ConnId>,
-    engine: Connection,
+    line: Line,
     link: Option<LinkId>,
     is_attached: bool,
 }
@@ -83,26 +81,20 @@ enum Heard {
     Detached,
 }
 
-impl Client {
+impl Resumer {
     fn new(container: &'static str, address: &'static str, work: Work) -> Self {
         Self {
             container,
             address,
             durable: TerminusDurability::UnsettledState,
             work,
-            conn: None,
-            engine: engine(Instant::from_micros(1), container),
+            line: Line::new(),
             link: None,
             is_attached: false,
         }
     }
 
-    fn connect(&mut self, world: &mut World) {
-        let now = world.now();
-        self.conn = Some(world.open());
-        self.engine = engine(now, self.container);
-        self.engine.open(now, &Open::default()).expect("open");
-        let session = self.engine.begin(&Begin::default()).expect("begin");
+    fn attach(&mut self, session: SessionId) {
         let (durable, expiry_policy) = (self.durable, TerminusExpiryPolicy::Never);
         let tags: Vec<(Tag, Option<DeliveryState<'_>>)> = match &self.work {
             Work::Send { unsettled, .. } => unsettled
@@ -148,7 +140,7 @@ impl Client {
             initial_delivery_count: is_sender.then_some(SerialNumber(0)),
             ..Attach::default()
         };
-        let link = self.engine.attach(session, &attach).expect("attach");
+        let link = self.line.engine.attach(session, &attach).expect("attach");
         self.link = Some(link);
         self.is_attached = false;
         match &mut self.work {
@@ -157,38 +149,8 @@ impl Client {
                 for held in held.values_mut() {
                     held.delivery = None;
                 }
-                self.engine.set_credit(link, 4, false).expect("credit");
+                self.line.engine.set_credit(link, 4, false).expect("credit");
             }
-        }
-        self.flush(world);
-    }
-
-    fn flush(&mut self, world: &mut World) {
-        let mut out = SendBuf::new();
-        self.engine.poll_output(world.now(), &mut out);
-        let out: Vec<u8> = out.slices().flatten().copied().collect();
-        if let Some(conn) = self.conn
-            && !out.is_empty()
-        {
-            world.send(conn, StreamId::CONTROL, &out);
-        }
-    }
-
-    fn handle(&mut self, world: &mut World, event: ToClient) {
-        match event {
-            ToClient::Bytes(_, data) => {
-                let mut data = &data[..];
-                let mut events = Vec::new();
-                while let Some(event) = self.engine.poll_event(world.now(), &mut data) {
-                    events.extend(heard(event));
-                }
-                for event in events {
-                    self.note(world, event);
-                }
-                self.go_on(world);
-            }
-            ToClient::Closed(_) => self.connect(world),
-            _ => {}
         }
     }
 
@@ -216,7 +178,10 @@ impl Client {
                     assert!(resume && known.payload == payload, "{payload} is another");
                     known.delivery = Some(delivery);
                     if let Some(said) = &known.said {
-                        self.engine.update(delivery, &said.get()).expect("open");
+                        self.line
+                            .engine
+                            .update(delivery, &said.get())
+                            .expect("open");
                     }
                 } else {
                     assert!(!resume, "{payload} is not known");
@@ -230,7 +195,7 @@ impl Client {
                     held.insert(tag, new);
                 }
                 let link = self.link.expect("attached");
-                self.engine.set_credit(link, 4, false).expect("credit");
+                self.line.engine.set_credit(link, 4, false).expect("credit");
             }
             (Work::Receive { held, .. }, Heard::State { tag, settled, .. }) => {
                 if settled {
@@ -257,7 +222,7 @@ impl Client {
                 accepted.push(unsettled.remove(&tag).expect("unsettled"));
                 // Sometimes it says nothing before its connection is lost.
                 if !world.random().one_in(8) {
-                    let settled = self.engine.settle(delivery, Some(&state.get()));
+                    let settled = self.line.engine.settle(delivery, Some(&state.get()));
                     settled.expect("open");
                 }
             }
@@ -269,7 +234,7 @@ impl Client {
         let Some(link) = self.link else {
             return;
         };
-        let engine = &mut self.engine;
+        let engine = &mut self.line.engine;
         match &mut self.work {
             Work::Send {
                 queue,
@@ -281,7 +246,7 @@ impl Client {
                 while let Some((number, outcome)) = again.front() {
                     let payload = unsettled.get(number).expect("unsettled");
                     if !resend(engine, link, *number, payload, outcome.as_ref()) {
-                        return self.flush(world);
+                        return self.line.flush(world);
                     }
                     if outcome.is_some() {
                         accepted.extend(unsettled.remove(number));
@@ -318,7 +283,47 @@ impl Client {
                 }
             }
         }
-        self.flush(world);
+        self.line.flush(world);
+    }
+}
+
+impl Client for Resumer {
+    type Shared = ();
+
+    fn line(&self) -> &Line {
+        &self.line
+    }
+
+    fn line_mut(&mut self) -> &mut Line {
+        &mut self.line
+    }
+
+    fn connect(&mut self, world: &mut World) {
+        let session = self.line.open(world, Some(self.container));
+        self.attach(session);
+        self.line.flush(world);
+    }
+
+    fn handle(&mut self, world: &mut World, event: ToClient, (): &mut ()) {
+        match event {
+            ToClient::Bytes(_, data) => {
+                let mut data = &data[..];
+                let mut events = Vec::new();
+                while let Some(event) = self.line.engine.poll_event(world.now(), &mut data) {
+                    events.extend(heard(event));
+                }
+                for event in events {
+                    self.note(world, event);
+                }
+                self.go_on(world);
+            }
+            ToClient::Closed(_) => self.connect(world),
+            _ => {}
+        }
+    }
+
+    fn proceed(&mut self, world: &mut World) {
+        self.go_on(world);
     }
 }
 
@@ -423,101 +428,17 @@ fn heard(event: Event<'_>) -> Option<Heard> {
     })
 }
 
-fn engine(now: Instant, container_id: &str) -> Connection {
-    let settings = Settings {
-        side: Side::Client,
-        container_id,
-        sasl: SaslPolicy::Off,
-        mechanisms: Symbols::default(),
-        limits: Limits::default(),
-    };
-    Connection::new(now, &settings)
-}
-
-/// A durable message.
-fn message(payload: &str) -> Vec<u8> {
-    let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
-    Section::encode_data_start(payload.len(), &mut bytes).expect("a vector");
-    bytes.extend_from_slice(payload.as_bytes());
-    bytes
-}
-
-/// The payload: one data section of less than 256 bytes ends the message.
-fn payload(bytes: &Bytes) -> String {
-    let at = bytes.windows(3).rposition(|it| it == [0x00, 0x53, 0x75]);
-    let data = at.map_or(&[][..], |at| &bytes[at + 5..]);
-    String::from_utf8(data.to_vec()).expect("text")
-}
-
-struct Scene {
-    world: World,
-    peer: Peer,
-    clients: Vec<Client>,
-}
-
-impl Scene {
-    fn run(&mut self, time: Duration) {
-        let until = self.world.now() + time;
-        loop {
-            let peer = self.peer.poll_timeout().into_iter();
-            let clients = self.clients.iter().filter_map(|it| it.engine.deadline());
-            let limit = peer.chain(clients).fold(until, |a, b| a.min(b));
-            if let Some((conn, event)) = self.world.next(limit) {
-                self.happen(conn, event);
-                continue;
-            }
-            let now = self.world.now();
-            if now >= until {
-                return;
-            }
-            if self.peer.poll_timeout().is_some_and(|at| at <= now) {
-                self.peer.handle_timeout(&mut self.world);
-            }
-            for client in &mut self.clients {
-                if client.engine.deadline().is_some_and(|at| at <= now) {
-                    client.engine.on_deadline(now);
-                    client.go_on(&mut self.world);
-                }
-            }
-        }
+/// A client comes again, perhaps before the broker knows that it was gone, or without
+/// having been.
+fn reconnect(scene: &mut Scene<Resumer>, at: usize) {
+    let (world, client) = (&mut scene.world, &mut scene.clients[at]);
+    if !(client.is_attached && world.random().one_in(3)) {
+        client.line.cut(world);
     }
-
-    fn happen(&mut self, conn: ConnId, event: ToClient) {
-        let world = &mut self.world;
-        if self.peer.conn() == Some(conn) {
-            self.peer.handle(world, event);
-            if self.peer.conn().is_none() {
-                self.peer.connect(world);
-            }
-        } else if let Some(client) = self.clients.iter_mut().find(|it| it.conn == Some(conn)) {
-            client.handle(world, event);
-        }
-    }
-
-    /// A client comes again, perhaps before the broker knows that it was gone, or
-    /// without having been.
-    fn reconnect(&mut self, at: usize) {
-        let (world, client) = (&mut self.world, &mut self.clients[at]);
-        if let Some(conn) = client.conn
-            && !(client.is_attached && world.random().one_in(3))
-        {
-            world.cut(conn);
-        }
-        client.connect(world);
-    }
+    client.connect(world);
 }
 
-fn scene(seed: u64, random: &mut Random) -> Scene {
-    let mut setup = Setup::new(2, seed);
-    setup.protocol = Some("");
-    setup.transport = Transport::Tcp;
-    setup.pace.stores_apart = random.one_in(2);
-    setup.config.sessions.queue_held_max = 3;
-    setup.config.queues.named = vec![NamedQueue {
-        name: Text::from("jobs"),
-        topics: vec![Text::from("jobs/#")],
-        ..NamedQueue::default()
-    }];
+fn scene(seed: u64, random: &mut Random) -> Scene<Resumer> {
     let send = || Work::Send {
         queue: VecDeque::new(),
         unsettled: BTreeMap::new(),
@@ -529,32 +450,24 @@ fn scene(seed: u64, random: &mut Random) -> Scene {
         held: BTreeMap::new(),
         consumed: BTreeMap::new(),
     };
-    let peer = Peer::new(PeerOptions {
-        client_id: "mqtt".into(),
-        version: Version::V5,
-        expiry_secs: 1000,
-        filters: Vec::new(),
-        receive_maximum: 5,
-    });
     let clients = vec![
-        Client::new("to-queue", QUEUE, send()),
-        Client::new("to-topic", "jobs/x", send()),
-        Client::new("first", QUEUE, receive()),
-        Client::new("second", QUEUE, receive()),
-        Client::new("subscriber", "jobs/#", receive()),
+        Resumer::new("to-queue", QUEUE, send()),
+        Resumer::new("to-topic", "jobs/x", send()),
+        Resumer::new("first", QUEUE, receive()),
+        Resumer::new("second", QUEUE, receive()),
+        Resumer::new("subscriber", "jobs/#", receive()),
     ];
-    let world = World::new(setup);
     Scene {
-        world,
-        peer,
+        world: World::new(setup(seed, random)),
+        peers: vec![publisher("mqtt")],
         clients,
+        shared: (),
     }
 }
 
 fn program(seed: u64, crashes: bool) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut scene = scene(seed, &mut random);
-    scene.peer.connect(&mut scene.world);
     for client in &mut scene.clients {
         if !crashes && random.one_in(2) {
             client.durable = TerminusDurability::None;
@@ -563,15 +476,14 @@ fn program(seed: u64, crashes: bool) -> Result<(), String> {
         if client.container == "subscriber" {
             client.durable = TerminusDurability::UnsettledState;
         }
-        client.connect(&mut scene.world);
     }
-    scene.run(Duration::from_secs(1));
+    scene.begin();
     for number in 0..80 {
         match random.below(11) {
             0 => {
                 let payload = format!("m{number}");
                 let qos = QoS::ExactlyOnce;
-                scene.peer.publish(&mut scene.world, "jobs/y", payload, qos);
+                scene.peers[0].publish(&mut scene.world, "jobs/y", payload, qos);
             }
             1..=4 => {
                 let sender = &mut scene.clients[random.below(2) as usize];
@@ -580,10 +492,10 @@ fn program(seed: u64, crashes: bool) -> Result<(), String> {
                 }
                 sender.go_on(&mut scene.world);
             }
-            5..=8 => scene.reconnect(random.below(5) as usize),
+            5..=8 => reconnect(&mut scene, random.below(5) as usize),
             9 => {
-                scene.peer.cut(&mut scene.world);
-                scene.peer.connect(&mut scene.world);
+                scene.peers[0].cut(&mut scene.world);
+                scene.peers[0].connect(&mut scene.world);
             }
             _ if crashes => scene.world.crash(),
             _ => {}
@@ -594,7 +506,7 @@ fn program(seed: u64, crashes: bool) -> Result<(), String> {
         scene.run(Duration::from_secs(30));
         // What a sender has not settled, it does now.
         if at < 2 {
-            scene.reconnect(at);
+            reconnect(&mut scene, at);
         }
         for client in &mut scene.clients {
             client.go_on(&mut scene.world);
@@ -609,9 +521,9 @@ fn program(seed: u64, crashes: bool) -> Result<(), String> {
     check(&scene)
 }
 
-fn check(scene: &Scene) -> Result<(), String> {
+fn check(scene: &Scene<Resumer>) -> Result<(), String> {
     let (mut all, mut to_topic) = (Vec::new(), Vec::new());
-    for event in &scene.peer.acknowledged {
+    for event in &scene.peers[0].acknowledged {
         all.push(&event.payload);
         to_topic.push(&event.payload);
     }
@@ -675,13 +587,7 @@ fn check(scene: &Scene) -> Result<(), String> {
 }
 
 fn run(crashes: bool) {
-    let given = std::env::var("RESUME_SEEDS").unwrap_or_else(|_| "0..40".into());
-    let (from, to) = given.split_once("..").expect("N..M");
-    let number = |text: &str| text.parse::<u64>().expect("a number");
-    let broken: Vec<String> = (number(from)..number(to))
-        .filter_map(|seed| Some(format!("seed {seed}: {}", program(seed, crashes).err()?)))
-        .collect();
-    assert!(broken.is_empty(), "{broken:#?}");
+    check_all(seeds("RESUME_SEEDS", 0..40), |seed| program(seed, crashes));
 }
 
 #[test]

@@ -10,18 +10,15 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dunlin_amqp::codec::{
-    AnyTarget, Attach, Begin, Coordinator, DeliveryState, Open, Outcome, Properties,
-    ReceiverSettleMode, Role, Section, SerialNumber, Source, Symbols, Target, TransactionalState,
+    AnyTarget, Attach, Coordinator, DeliveryState, Outcome, Properties, ReceiverSettleMode, Role,
+    Section, SerialNumber, Source, Target, TransactionalState,
 };
-use dunlin_amqp::{
-    Connection, Delivery, Demand, Event, Limits, LinkId, SaslPolicy, Sending, SessionId, Settings,
-    Side, State, Tag,
-};
-use dunlin_base::transport::Transport;
-use dunlin_base::{ConnId, Instant, QoS, SendBuf, StreamId, Text};
-use dunlin_broker::NamedQueue;
-use dunlin_mqtt_codec::Version;
-use dunlin_sim::{Peer, PeerOptions, Random, Setup, ToClient, World};
+use dunlin_amqp::{Connection, Delivery, Demand, Event, LinkId, Sending, SessionId, State, Tag};
+use dunlin_base::QoS;
+use dunlin_sim::{Peer, PeerOptions, Random, ToClient, World};
+
+use super::scene::{Client, Line, Scene, payload, publisher, queue, setup};
+use super::seeds::{check_all, seeds};
 
 const IN: &str = "/queues/in";
 const OUT: &str = "/queues/out";
@@ -41,8 +38,7 @@ enum Stage {
 struct Mover {
     /// It settles what it takes before the commit.
     settles: bool,
-    conn: Option<ConnId>,
-    engine: Connection,
+    line: Line,
     session: Option<SessionId>,
     controller: Option<LinkId>,
     source: Option<LinkId>,
@@ -60,8 +56,7 @@ impl Mover {
     fn new(settles: bool) -> Self {
         Self {
             settles,
-            conn: None,
-            engine: engine(Instant::from_micros(1), None),
+            line: Line::new(),
             session: None,
             controller: None,
             source: None,
@@ -74,16 +69,7 @@ impl Mover {
         }
     }
 
-    fn connect(&mut self, world: &mut World) {
-        let now = world.now();
-        self.conn = Some(world.open());
-        self.engine = engine(now, self.conn);
-        self.stage = Stage::Idle;
-        self.taken.clear();
-        self.moving.clear();
-        self.engine.open(now, &Open::default()).expect("open");
-        let session = self.engine.begin(&Begin::default()).expect("begin");
-        self.session = Some(session);
+    fn attach(&mut self, session: SessionId) {
         let sender = Attach {
             role: Role::Sender,
             source: Some(Source::default()),
@@ -100,10 +86,9 @@ impl Mover {
             target: Some(AnyTarget::Target(Target::default())),
             ..sender
         };
-        self.controller = self.engine.attach(session, &controller).ok();
-        self.relay = self.engine.attach(session, &relay).ok();
+        self.controller = self.line.engine.attach(session, &controller).ok();
+        self.relay = self.line.engine.attach(session, &relay).ok();
         self.take(3);
-        self.flush(world);
     }
 
     /// Attaches to the queue that it takes from.
@@ -113,36 +98,11 @@ impl Mover {
             false => ReceiverSettleMode::Second,
         };
         let session = self.session.expect("begun");
-        let link = self.engine.attach(session, &receiver(IN, mode));
+        let link = self.line.engine.attach(session, &receiver(IN, mode));
         let link = link.expect("no other has the name");
-        let given = self.engine.set_credit(link, credit, false);
+        let given = self.line.engine.set_credit(link, credit, false);
         given.expect("attached");
         self.source = Some(link);
-    }
-
-    fn flush(&mut self, world: &mut World) {
-        if let Some(conn) = self.conn {
-            flush(&mut self.engine, world, conn);
-        }
-    }
-
-    fn handle(&mut self, world: &mut World, event: ToClient) {
-        match event {
-            ToClient::Bytes(_, data) => {
-                let mut data = &data[..];
-                let mut events = Vec::new();
-                while let Some(event) = self.engine.poll_event(world.now(), &mut data) {
-                    events.extend(heard(event));
-                }
-                for event in events {
-                    self.note(world, event);
-                }
-                self.go_on();
-                self.flush(world);
-            }
-            ToClient::Closed(_) => self.connect(world),
-            _ => {}
-        }
     }
 
     fn note(&mut self, world: &mut World, event: Heard) {
@@ -177,7 +137,7 @@ impl Mover {
     fn go_on(&mut self) {
         if let Some(link) = self.source {
             // One that is being closed takes none.
-            let _ = self.engine.set_credit(link, 3, false);
+            let _ = self.line.engine.set_credit(link, 3, false);
         }
         if self.stage == Stage::Idle && !self.taken.is_empty() {
             self.demand(&Demand::Declare { global_id: None });
@@ -190,7 +150,7 @@ impl Mover {
         self.tag += 1;
         let sending = Sending::new(Tag::from(self.tag), false);
         let link = self.controller.expect("attached");
-        let sent = self.engine.send(link, &sending, &[], &bytes);
+        let sent = self.line.engine.send(link, &sending, &[], &bytes);
         sent.expect("credit for a demand");
     }
 
@@ -207,13 +167,16 @@ impl Mover {
                     ..Sending::new(Tag::from(self.tag), false)
                 };
                 let bytes = addressed(to, &payload);
-                let sent = self.engine.send(relay, &sending, &bytes, &Bytes::new());
+                let sent = self
+                    .line
+                    .engine
+                    .send(relay, &sending, &bytes, &Bytes::new());
                 back |= sent.is_err();
             }
             let accepted = within(Some(Outcome::Accepted));
             let said = match self.settles {
-                true => self.engine.settle(delivery, Some(&accepted)),
-                false => self.engine.update(delivery, &accepted),
+                true => self.line.engine.settle(delivery, Some(&accepted)),
+                false => self.line.engine.update(delivery, &accepted),
             };
             // Its link may have been closed meanwhile: it is not this one's to move.
             back |= said.is_err();
@@ -222,7 +185,7 @@ impl Mover {
         if world.random().one_in(8)
             && let Some(link) = self.source
         {
-            let _ = self.engine.detach(link, true, None);
+            let _ = self.line.engine.detach(link, true, None);
             // What it took and has not settled is not its own any more.
             self.taken.clear();
             if !self.settles {
@@ -235,11 +198,55 @@ impl Mover {
     }
 }
 
+impl Client for Mover {
+    type Shared = ();
+
+    fn line(&self) -> &Line {
+        &self.line
+    }
+
+    fn line_mut(&mut self) -> &mut Line {
+        &mut self.line
+    }
+
+    fn connect(&mut self, world: &mut World) {
+        let session = self.line.open(world, None);
+        self.session = Some(session);
+        self.stage = Stage::Idle;
+        self.taken.clear();
+        self.moving.clear();
+        self.attach(session);
+        self.line.flush(world);
+    }
+
+    fn handle(&mut self, world: &mut World, event: ToClient, (): &mut ()) {
+        match event {
+            ToClient::Bytes(_, data) => {
+                for event in hear(&mut self.line.engine, world, &data) {
+                    self.note(world, event);
+                }
+                self.go_on();
+                self.line.flush(world);
+            }
+            ToClient::Closed(_) => self.connect(world),
+            _ => {}
+        }
+    }
+}
+
 /// What a client of AMQP acts upon.
 enum Heard {
     Message(Delivery, String),
     State(Delivery, State),
     Detached(LinkId),
+}
+
+fn hear(engine: &mut Connection, world: &World, mut data: &[u8]) -> Vec<Heard> {
+    let mut events = Vec::new();
+    while let Some(event) = engine.poll_event(world.now(), &mut data) {
+        events.extend(heard(event));
+    }
+    events
 }
 
 fn heard(event: Event<'_>) -> Option<Heard> {
@@ -272,28 +279,6 @@ fn receiver(address: &str, mode: ReceiverSettleMode) -> Attach<'_> {
     }
 }
 
-/// Each connection is a container of its own, so that none takes links from another.
-fn engine(now: Instant, conn: Option<ConnId>) -> Connection {
-    let container = format!("{conn:?}");
-    let settings = Settings {
-        side: Side::Client,
-        container_id: &container,
-        sasl: SaslPolicy::Off,
-        mechanisms: Symbols::default(),
-        limits: Limits::default(),
-    };
-    Connection::new(now, &settings)
-}
-
-fn flush(engine: &mut Connection, world: &mut World, conn: ConnId) {
-    let mut out = SendBuf::new();
-    engine.poll_output(world.now(), &mut out);
-    let out: Vec<u8> = out.slices().flatten().copied().collect();
-    if !out.is_empty() {
-        world.send(conn, StreamId::CONTROL, &out);
-    }
-}
-
 /// A durable message that says where it goes, and that it has QoS 2 there.
 fn addressed(to: &str, payload: &str) -> Vec<u8> {
     let mut bytes = vec![0x00, 0x53, 0x70, 0xc0, 2, 1, 0x41];
@@ -310,141 +295,58 @@ fn addressed(to: &str, payload: &str) -> Vec<u8> {
     bytes
 }
 
-/// The payload: one data section of less than 256 bytes ends the message.
-fn payload(bytes: &Bytes) -> String {
-    let at = bytes.windows(3).rposition(|it| it == [0x00, 0x53, 0x75]);
-    let data = &bytes[at.expect("a data section") + 5..];
-    String::from_utf8(data.to_vec()).expect("text")
-}
-
-struct Scene {
-    world: World,
-    peers: Vec<Peer>,
-    movers: Vec<Mover>,
-}
-
-impl Scene {
-    fn run(&mut self, time: Duration) {
-        let until = self.world.now() + time;
-        loop {
-            let peers = self.peers.iter().filter_map(Peer::poll_timeout);
-            let movers = self.movers.iter().filter_map(|it| it.engine.deadline());
-            let limit = peers.chain(movers).fold(until, |a, b| a.min(b));
-            if let Some((conn, event)) = self.world.next(limit) {
-                self.happen(conn, event);
-                continue;
-            }
-            let now = self.world.now();
-            if now >= until {
-                return;
-            }
-            for peer in &mut self.peers {
-                if peer.poll_timeout().is_some_and(|at| at <= now) {
-                    peer.handle_timeout(&mut self.world);
-                }
-            }
-            for mover in &mut self.movers {
-                if mover.engine.deadline().is_some_and(|at| at <= now) {
-                    mover.engine.on_deadline(now);
-                    mover.flush(&mut self.world);
-                }
-            }
-        }
+/// How often each message has come out of the queue at the end.
+fn collect(scene: &mut Scene<Mover>) -> BTreeMap<String, usize> {
+    let world = &mut scene.world;
+    for mover in core::mem::take(&mut scene.clients) {
+        mover.line.cut(world);
     }
-
-    fn happen(&mut self, conn: ConnId, event: ToClient) {
-        let world = &mut self.world;
-        if let Some(peer) = self.peers.iter_mut().find(|it| it.conn() == Some(conn)) {
-            peer.handle(world, event);
-            if peer.conn().is_none() {
-                peer.connect(world);
-            }
-        } else if let Some(mover) = self.movers.iter_mut().find(|it| it.conn == Some(conn)) {
-            mover.handle(world, event);
+    let mut line = Line::new();
+    let session = line.open(world, None);
+    let attach = receiver(OUT, ReceiverSettleMode::First);
+    let link = line.engine.attach(session, &attach).expect("attach");
+    line.engine.set_credit(link, 1000, false).expect("attached");
+    line.flush(world);
+    let mut counts = BTreeMap::new();
+    let until = world.now() + Duration::from_secs(3);
+    while let Some((at, event)) = world.next(until) {
+        let ToClient::Bytes(_, data) = event else {
+            continue;
+        };
+        if Some(at) != line.conn {
+            continue;
         }
+        for event in hear(&mut line.engine, world, &data) {
+            if let Heard::Message(delivery, payload) = event {
+                *counts.entry(payload).or_default() += 1;
+                let accepted = line.engine.settle(delivery, Some(&DeliveryState::ACCEPTED));
+                accepted.expect("open");
+            }
+        }
+        line.flush(world);
     }
-
-    /// How often each message has come out of the queue at the end.
-    fn collect(&mut self) -> BTreeMap<String, usize> {
-        for mover in core::mem::take(&mut self.movers) {
-            self.world.cut(mover.conn.expect("connected"));
-        }
-        let now = self.world.now();
-        let conn = self.world.open();
-        let mut engine = engine(now, Some(conn));
-        engine.open(now, &Open::default()).expect("open");
-        let session = engine.begin(&Begin::default()).expect("begin");
-        let attach = receiver(OUT, ReceiverSettleMode::First);
-        let link = engine.attach(session, &attach).expect("attach");
-        engine.set_credit(link, 1000, false).expect("attached");
-        flush(&mut engine, &mut self.world, conn);
-        let mut counts = BTreeMap::new();
-        let until = now + Duration::from_secs(3);
-        while let Some((at, event)) = self.world.next(until) {
-            let ToClient::Bytes(_, data) = event else {
-                continue;
-            };
-            if at != conn {
-                continue;
-            }
-            let mut data = &data[..];
-            let mut events = Vec::new();
-            while let Some(event) = engine.poll_event(self.world.now(), &mut data) {
-                events.extend(heard(event));
-            }
-            for event in events {
-                if let Heard::Message(delivery, payload) = event {
-                    *counts.entry(payload).or_default() += 1;
-                    let accepted = engine.settle(delivery, Some(&DeliveryState::ACCEPTED));
-                    accepted.expect("open");
-                }
-            }
-            flush(&mut engine, &mut self.world, conn);
-        }
-        counts
-    }
-}
-
-fn peer(client_id: &str, filters: Vec<(String, QoS)>) -> Peer {
-    Peer::new(PeerOptions {
-        client_id: client_id.into(),
-        version: Version::V5,
-        expiry_secs: 1000,
-        filters,
-        receive_maximum: 5,
-    })
+    counts
 }
 
 fn program(seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
-    let mut setup = Setup::new(2, seed);
-    setup.protocol = Some("");
-    setup.transport = Transport::Tcp;
-    setup.pace.stores_apart = random.one_in(2);
-    setup.config.sessions.queue_held_max = 3;
-    let queue = |name, topics: &[&'static str]| NamedQueue {
-        name: Text::from_static(name),
-        topics: topics.iter().map(|it| Text::from_static(it)).collect(),
-        ..NamedQueue::default()
-    };
+    let mut setup = setup(seed, &mut random);
     setup.config.queues.named = vec![queue("in", &["jobs/#"])];
     // Else the first transaction makes it.
     let is_there = random.one_in(2);
     let out = is_there.then(|| queue("out", &[]));
     setup.config.queues.named.extend(out);
-    let log = vec![("log/#".to_owned(), QoS::ExactlyOnce)];
+    let to = PeerOptions {
+        receive_maximum: 5,
+        ..PeerOptions::new("to", &[("log/#", QoS::ExactlyOnce)])
+    };
     let mut scene = Scene {
         world: World::new(setup),
-        peers: vec![peer("from", Vec::new()), peer("to", log)],
-        movers: [true, false, true].map(Mover::new).into(),
+        peers: vec![publisher("from"), Peer::new(to)],
+        clients: [true, false, true].map(Mover::new).into(),
+        shared: (),
     };
-    for peer in &mut scene.peers {
-        peer.connect(&mut scene.world);
-    }
-    for mover in &mut scene.movers {
-        mover.connect(&mut scene.world);
-    }
-    scene.run(Duration::from_secs(1));
+    scene.begin();
     for number in 0..60 {
         let world = &mut scene.world;
         match random.below(9) {
@@ -458,10 +360,8 @@ fn program(seed: u64) -> Result<(), String> {
                 scene.peers[at].connect(world);
             }
             6 | 7 => {
-                let mover = &mut scene.movers[random.below(3) as usize];
-                if let Some(conn) = mover.conn {
-                    world.cut(conn);
-                }
+                let mover = &mut scene.clients[random.below(3) as usize];
+                mover.line.cut(world);
                 mover.connect(world);
             }
             _ => world.crash(),
@@ -472,9 +372,9 @@ fn program(seed: u64) -> Result<(), String> {
     check(&mut scene)
 }
 
-fn check(scene: &mut Scene) -> Result<(), String> {
-    let commits: usize = scene.movers.iter().map(|it| it.commits).sum();
-    let out = scene.collect();
+fn check(scene: &mut Scene<Mover>) -> Result<(), String> {
+    let commits: usize = scene.clients.iter().map(|it| it.commits).sum();
+    let out = collect(scene);
     let mut log: BTreeMap<String, usize> = BTreeMap::new();
     for event in &scene.peers[1].received {
         *log.entry(event.payload.clone()).or_default() += 1;
@@ -510,11 +410,5 @@ fn check(scene: &mut Scene) -> Result<(), String> {
 
 #[test]
 fn what_is_moved_in_transactions_comes_out_once() {
-    let given = std::env::var("TRANSACTION_SEEDS").unwrap_or_else(|_| "0..60".into());
-    let (from, to) = given.split_once("..").expect("N..M");
-    let number = |text: &str| text.parse::<u64>().expect("a number");
-    let broken: Vec<String> = (number(from)..number(to))
-        .filter_map(|seed| Some(format!("seed {seed}: {}", program(seed).err()?)))
-        .collect();
-    assert!(broken.is_empty(), "{broken:#?}");
+    check_all(seeds("TRANSACTION_SEEDS", 0..60), program);
 }

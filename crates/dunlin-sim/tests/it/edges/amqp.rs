@@ -240,10 +240,7 @@ fn refused_coordinator(world: &mut World, place: usize) -> Option<String> {
     };
     client.engine.attach(session, &attach).expect("a session");
     run_amqp(world, &mut [&mut client]);
-    client.find(|event| match event {
-        Seen::Detached(_, condition) => Some(condition.clone()),
-        _ => None,
-    })
+    client.detached()
 }
 
 #[test]

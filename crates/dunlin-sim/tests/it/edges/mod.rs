@@ -45,15 +45,9 @@ fn settle(world: &mut World) {
 }
 
 fn peer_at(place: usize, id: &str, expiry_secs: u32, filters: &[(&str, QoS)]) -> Peer {
-    let filters = filters.iter();
     let mut peer = Peer::new(PeerOptions {
-        client_id: id.to_owned(),
-        version: Version::V5,
         expiry_secs,
-        filters: filters
-            .map(|(filter, qos)| ((*filter).to_owned(), *qos))
-            .collect(),
-        receive_maximum: 8,
+        ..PeerOptions::new(id, filters)
     });
     peer.at = Some(place);
     peer.clean = expiry_secs == 0;
