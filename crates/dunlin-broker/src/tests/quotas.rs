@@ -10,7 +10,6 @@ use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Trans
 use dunlin_base::{ConnId, Instant, SendBuf, StreamId, Text};
 
 use super::amqp::{Client, NOW, OPEN, World, conn, message};
-use super::queues::internal_errors;
 use crate::config::Config;
 use crate::io::{Input, Output};
 use crate::quotas::Quota;
@@ -72,7 +71,7 @@ fn who_sends_messages_faster_than_its_quota_is_not_read_for_a_while() {
         assert_eq!(world.pauses.len(), pauses, "after {millis} ms");
     }
     assert_eq!(world.pauses.last(), Some(&(conn(0, 2), false)));
-    assert_eq!(internal_errors(&world), 0);
+    world.check();
 }
 
 #[test]
