@@ -234,7 +234,7 @@ fn take(own: &mut Owners, c: ConnIdx, grant: Grant) -> (u16, &'static str) {
             return (403, "the connection is that of another user");
         }
         Some(_) => extend(&mut conn.identity.expires, expires),
-        None => become_user(own, c, user, expires),
+        None => become_user(own, c, (user, grant.rules.clone()), expires),
     }
     set_rules(own, c, grant.rules);
     renew_streams(own, c, expires);
@@ -250,6 +250,10 @@ fn set_rules(own: &mut Owners, c: ConnIdx, rules: Option<Arc<OwnRules>>) {
         return;
     }
     conn.identity.rules.clone_from(&rules);
+    quota::begin(own, c);
+    let Some(conn) = own.conns.amqp(c) else {
+        return;
+    };
     let user = conn.identity.user.clone();
     let links: Vec<SessionIdx> = conn.links.values().copied().collect();
     for s in links {
@@ -270,7 +274,12 @@ fn extend(until: &mut Option<Instant>, expires: Instant) {
 }
 
 /// The client had no name until now.
-fn become_user(own: &mut Owners, c: ConnIdx, user: Text, expires: Instant) {
+fn become_user(
+    own: &mut Owners,
+    c: ConnIdx,
+    (user, rules): (Text, Option<Arc<OwnRules>>),
+    expires: Instant,
+) {
     let Some(conn) = own.conns.amqp_mut(c) else {
         return;
     };
@@ -281,6 +290,7 @@ fn become_user(own: &mut Owners, c: ConnIdx, user: Text, expires: Instant) {
     let identity = Identity {
         user: Some(user),
         expires: Some(expires),
+        rules,
         ..Identity::default()
     };
     let before = core::mem::replace(&mut conn.identity, identity);

@@ -170,6 +170,7 @@ pub(crate) fn keep_orphans(own: &mut Owners, orphans: Vec<Passed>) {
 
 /// Gives up to `max` messages that wait here to members once more.
 fn give_kept(own: &mut Owners, max: usize) {
+    let mut loading = 0;
     for _ in 0..max.min(own.routing.loans.kept()) {
         let before = own.routing.loans.bytes();
         let Some(mut passed) = own.routing.loans.take_kept() else {
@@ -177,13 +178,13 @@ fn give_kept(own: &mut Owners, max: usize) {
         };
         shared::weigh_loans(own, before);
         passed.returned = false;
-        let Some(passed) = shared::try_again(own, passed, None) else {
-            continue;
-        };
-        let here = own.config.shard;
-        match passed.delivery.is_stored() && own.has_memory(passed.delivery.held_cost()) {
-            true => load(own, here, passed),
-            false => shared::leave_behind(own, passed),
+        let bytes = loading + passed.delivery.held_cost();
+        let is_stored = passed.delivery.is_stored();
+        if is_stored && shared::is_loaded_for(own, &passed) && own.has_memory(bytes) {
+            loading = bytes;
+            load(own, own.config.shard, passed);
+        } else {
+            shared::pass_again(own, passed, None);
         }
     }
 }

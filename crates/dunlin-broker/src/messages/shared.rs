@@ -86,16 +86,11 @@ fn try_choice(own: &mut Owners, passed: Passed, among: &Choice) -> Option<Passed
 
 /// Another member than those of an edge gets a message that it had.
 pub(crate) fn pass_again(own: &mut Owners, passed: Passed, not: Option<ShardId>) {
-    if let Some(passed) = try_again(own, passed, not) {
-        leave_behind(own, passed);
-    }
-}
-
-/// As [`pass_again`]; it comes out when no member takes it now.
-pub(crate) fn try_again(own: &mut Owners, passed: Passed, not: Option<ShardId>) -> Option<Passed> {
     let not = not.map(Subscriber::Shard);
     let (local, any) = (false, true);
-    try_choice(own, passed, &Choice { local, any, not })
+    if let Some(passed) = try_choice(own, passed, &Choice { local, any, not }) {
+        leave_behind(own, passed);
+    }
 }
 
 /// The delivery is that of the session which had it.
@@ -312,10 +307,11 @@ fn give_on(own: &mut Owners, delivery: Delivery, old: SessionRef, ends: bool) {
     }
 }
 
-/// No member of this store takes a message now: one of another store gets it, if there is
-/// one.
+/// No member of this store takes a message now. If this store has none, one of another
+/// store gets it.
 pub(crate) fn leave_behind(own: &mut Owners, passed: Passed) {
-    match other_home(own, &passed) {
+    let is_wanted = is_wanted(own, &passed);
+    match other_home(own, &passed).filter(|_| !is_wanted) {
         Some(to) => own.later.push_back(Later::Lend(Box::new((to, passed)))),
         None => stay_behind(own, passed),
     }
@@ -360,22 +356,48 @@ pub(crate) fn stay_behind(own: &mut Owners, passed: Passed) {
 fn is_wanted(own: &Owners, passed: &Passed) -> bool {
     let old = own.sessions.resolve(passed.old).filter(|_| passed.ends);
     let share = passed.delivery.share.as_deref().unwrap_or_default();
-    let may = |key, _: &Subscribed| match key {
+    own.routing.has_such(share, |key, _| match key {
         Subscriber::Session(s) => old != Some(s as usize),
         Subscriber::Shard(to) => !own.members.is_apart(to),
-    };
-    own.routing.choose(share, |_, _| false, may).is_some()
+    })
+}
+
+/// Whether a member may take a message now that is in the store only, if it is loaded: one
+/// that gets it at most once, or exactly once in a session that is not stored.
+pub(crate) fn is_loaded_for(own: &Owners, passed: &Passed) -> bool {
+    let published = published(&passed.delivery);
+    let share = passed.delivery.share.as_deref().unwrap_or_default();
+    own.routing.has_such(share, |key, value| {
+        let s = match key {
+            Subscriber::Session(s) => s,
+            // What its members get is known there.
+            Subscriber::Shard(to) => {
+                let is_here = !own.members.may_go(to) && !own.members.is_apart(to);
+                return is_here && is_available(own, key);
+            }
+        };
+        let qos = published.min(Hit::new(s as usize, value, None).qos());
+        let needs = match qos {
+            QoS::AtMostOnce => true,
+            QoS::AtLeastOnce => false,
+            QoS::ExactlyOnce => !member(&own.sessions, &own.conns, s as usize).durable,
+        };
+        needs && is_available(own, key)
+    })
 }
 
 /// A message is given to members once more after a while, so that it does not go to and
-/// fro. Where there is no memory it waits in the store only.
+/// fro. What is in the store waits there only; what would leave it with the session that
+/// had it is kept.
 pub(crate) fn wait(own: &mut Owners, mut passed: Passed) {
-    let cost = passed.delivery.held_cost();
-    let has_memory = own.has_memory(cost);
-    if !has_memory {
-        passed.delivery.shed();
+    if passed.queue != Some(passed.old.key) {
+        let delivery = &mut passed.delivery;
+        delivery.qos = published(delivery);
+        delivery.retain = delivery.held().map_or(delivery.retain, |it| it.retain);
+        delivery.shed();
     }
-    let refused = match has_memory || passed.delivery.is_stored() {
+    let is_stored = passed.delivery.is_stored();
+    let refused = match is_stored || own.has_memory(passed.delivery.held_cost()) {
         true => {
             let before = own.routing.loans.bytes();
             let refused = own.routing.loans.keep(passed);

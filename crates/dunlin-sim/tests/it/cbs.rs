@@ -211,6 +211,33 @@ fn wait(world: &mut World, secs: u64, clients: &mut [&mut Holder]) {
     }
 }
 
+/// Of the first token, and of a later one.
+#[test]
+fn limits_of_a_token_hold_its_client() {
+    const SLOW: &str = "alice.20.open;limit~messages~1;limit~debt~2000";
+    for tokens in [&[SLOW][..], &["alice.20.open", SLOW]] {
+        let mut world = world(Anonymous::Always);
+        let mut alice = Holder::anonymous(&mut world);
+        for token in tokens {
+            assert_eq!(alice.put(&mut world, token), 202);
+        }
+        let link = alice
+            .client
+            .sender(alice.session, "hers")
+            .expect("a handle");
+        run_amqp(&mut world, &mut [&mut alice.client]);
+        for _ in 0..10 {
+            alice
+                .client
+                .send(link, b"\x00\x53\x75\xa0\x01m")
+                .expect("credit");
+        }
+        run_amqp(&mut world, &mut [&mut alice.client]);
+        let closed = alice.closed();
+        assert_eq!(closed.as_deref(), Some("amqp:resource-limit-exceeded"));
+    }
+}
+
 const BEARER: (&str, &[u8]) = ("OAUTHBEARER", b"n,,\x01auth=Bearer alice.20\x01\x01");
 
 #[test]

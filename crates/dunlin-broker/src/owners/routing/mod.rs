@@ -162,6 +162,20 @@ impl Routing {
         chosen.map(|(key, value)| (key, *value))
     }
 
+    /// Whether a shared subscription has such a member. Whose turn it is stays.
+    pub(crate) fn has_such(
+        &self,
+        share: &str,
+        mut is_such: impl FnMut(Subscriber, &Subscribed) -> bool,
+    ) -> bool {
+        let group = split_share(share);
+        group.is_some_and(|(group, filter)| {
+            let shared = self.subscribers.tree().shared_group(group, filter);
+            let mut members = shared.iter().flat_map(|shared| shared.members());
+            members.any(|member| is_such(member.key, member.value))
+        })
+    }
+
     /// Whether a shared subscription has members, on any shard.
     pub(crate) fn has_members(&self, share: &str) -> bool {
         let group = split_share(share);
