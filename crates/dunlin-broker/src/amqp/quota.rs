@@ -64,6 +64,10 @@ pub(super) fn check(
     let carrier = own.conns.peek(at).and_then(Conn::carrier);
     let streams = carrier.map(|carrier| carrier.streams.values().copied().collect());
     // Their answers are read.
-    throttle::set_pace(own, at, None);
+    match streams {
+        // Streams that the client opens next have the same debt.
+        Some(_) => throttle::stop_holding(own, at),
+        None => throttle::set_pace(own, at, None),
+    }
     Some((text, streams.unwrap_or_else(|| alloc::vec![c])))
 }

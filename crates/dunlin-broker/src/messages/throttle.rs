@@ -151,6 +151,18 @@ pub(crate) fn set_pace(own: &mut Owners, c: ConnIdx, pace: Option<Box<Pace>>) {
     }
 }
 
+/// A client is read although it is ahead, as it is to end.
+#[cfg(feature = "amqp")]
+pub(crate) fn stop_holding(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.get_mut(c) else {
+        return;
+    };
+    let pace = conn.pace.as_mut();
+    if pace.is_some_and(|pace| core::mem::take(&mut pace.held)) {
+        release(own, c);
+    }
+}
+
 /// Bytes of a connection were handled, and the messages in them are noted: it is not read
 /// for a while if they were too many.
 pub(crate) fn pace(own: &mut Owners, c: ConnIdx, bytes: usize) -> Verdict {

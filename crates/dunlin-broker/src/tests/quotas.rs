@@ -162,4 +162,9 @@ fn streams_of_a_connection_have_one_quota() {
     assert_eq!(pauses(&mut shard), []);
     let stats = shard.stats();
     assert_eq!((stats.clients_over_quota, stats.internal_errors), (1, 0));
+    // The next stream has the same debt.
+    let (data, stream) = (&opening()[..], StreamId(12));
+    let event = NetEvent::new(id, NetEventKind::Bytes { stream, data });
+    shard.handle(NOW + 3 * each, Input::Net(event));
+    assert_eq!(shard.stats().clients_over_quota, 2);
 }
