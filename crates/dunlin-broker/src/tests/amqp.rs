@@ -48,6 +48,19 @@ pub(super) struct World {
     pub(super) replies: Vec<Reply>,
 }
 
+/// A client on this machine.
+pub(super) fn peer(transport: Transport, protocol: &'static str) -> Peer {
+    Peer {
+        addr: ([127, 0, 0, 1], 1).into(),
+        transport,
+        listener: 0,
+        identity: None,
+        protocol: Text::from_static(protocol),
+        early_data: false,
+        binding: None,
+    }
+}
+
 impl World {
     pub(super) fn new(shards: u16, policy: AuthPolicy) -> Self {
         Self::configured(shards, policy, |_| {})
@@ -227,15 +240,7 @@ impl World {
     }
 
     pub(super) fn open(&mut self, conn: ConnId, protocol: &'static str) {
-        let peer = Peer {
-            addr: ([127, 0, 0, 1], 1).into(),
-            transport: Transport::Tcp,
-            listener: 0,
-            identity: None,
-            protocol: Text::from_static(protocol),
-            early_data: false,
-            binding: None,
-        };
+        let peer = peer(Transport::Tcp, protocol);
         let event = NetEvent::new(conn, NetEventKind::Opened { peer });
         self.input(usize::from(conn.shard().0), Input::Net(event));
     }

@@ -6,10 +6,10 @@ use core::time::Duration;
 
 use dunlin_amqp::codec::{Begin, Open, Symbols};
 use dunlin_amqp::{Connection, Event, Limits, SaslPolicy, Settings, Side};
-use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Transport};
+use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, Instant, SendBuf, StreamId, Text};
 
-use super::amqp::{Client, NOW, OPEN, World, conn, message};
+use super::amqp::{Client, NOW, OPEN, World, conn, message, peer};
 use crate::config::Config;
 use crate::io::{Input, Output};
 use crate::quotas::Quota;
@@ -125,15 +125,7 @@ fn streams_of_a_connection_have_one_quota() {
         ..Config::default()
     };
     let mut shard = Shard::new(config, NOW);
-    let peer = Peer {
-        addr: ([127, 0, 0, 1], 1).into(),
-        transport: Transport::Quic,
-        listener: 0,
-        identity: None,
-        protocol: Text::from_static("amqp"),
-        early_data: false,
-        binding: None,
-    };
+    let peer = peer(Transport::Quic, "amqp");
     let id = conn(0, 1);
     let opened = NetEvent::new(id, NetEventKind::Opened { peer });
     shard.handle(NOW, Input::Net(opened));

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 
 use dunlin_amqp::codec::{Map, Open, Symbols, Value, capability};
 use dunlin_amqp::{Connection, Limits, SaslPolicy, Settings, Side};
-use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Peer, Transport};
-use dunlin_base::{Repeat, SendBuf, StreamId, Text};
+use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Transport};
+use dunlin_base::{Repeat, SendBuf, StreamId};
 
-use super::amqp::{NOW, OPEN, conn};
+use super::amqp::{NOW, OPEN, conn, peer};
 use crate::config::{Config, Sending};
 use crate::io::{Input, Output};
 use crate::shard::Shard;
@@ -46,15 +46,7 @@ fn commands(allowed: bool, properties: &[Property]) -> Vec<NetCommandKind> {
     let mut out = SendBuf::new();
     engine.poll_output(NOW, &mut out);
     let data: Vec<u8> = out.slices().flatten().copied().collect();
-    let peer = Peer {
-        addr: ([127, 0, 0, 1], 1).into(),
-        transport: Transport::Quic,
-        listener: 0,
-        identity: None,
-        protocol: Text::from_static("amqp"),
-        early_data: false,
-        binding: None,
-    };
+    let peer = peer(Transport::Quic, "amqp");
     let (id, stream) = (conn(0, 1), StreamId::CONTROL);
     let events = [
         NetEventKind::Opened { peer },
