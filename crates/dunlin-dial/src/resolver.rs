@@ -2,10 +2,10 @@
 //! files. Done on threads of its own, so that the event loop never waits.
 
 use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
 use std::io;
 use std::net::ToSocketAddrs;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use dunlin_net::ClientTls;
@@ -48,12 +48,69 @@ enum Work {
     Save(RaceMemory),
 }
 
+/// Work that waits for a thread. It has no memory before there is some, as most
+/// programs have one lookup: a bounded channel of the standard library has 1.5 MiB
+/// from its begin.
+#[derive(Default)]
+struct Jobs {
+    waiting: Mutex<Waiting>,
+    added: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    work: VecDeque<Work>,
+    /// Threads that wait for work.
+    idle: usize,
+    /// There will be no more.
+    is_over: bool,
+}
+
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds work, unless too much waits; whether a thread is free for it.
+    fn add(&self, work: Work) -> Option<bool> {
+        let mut waiting = self.lock();
+        if waiting.work.len() >= WAITING_MAX {
+            return None;
+        }
+        waiting.work.push_back(work);
+        self.added.notify_one();
+        Some(waiting.idle >= waiting.work.len())
+    }
+
+    /// There will be no more; what waits is still done.
+    fn end(&self) {
+        self.lock().is_over = true;
+        self.added.notify_all();
+    }
+
+    /// The next work; `None`: there will be no more.
+    fn take(&self) -> Option<Work> {
+        let mut waiting = self.lock();
+        loop {
+            if let Some(work) = waiting.work.pop_front() {
+                return Some(work);
+            }
+            if waiting.is_over {
+                return None;
+            }
+            waiting.idle += 1;
+            let woken = self.added.wait(waiting);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner);
+            waiting.idle -= 1;
+        }
+    }
+}
+
 /// Threads that look up, started as they are needed.
 pub struct Resolver {
     deliver: Arc<Deliver>,
     threads: usize,
-    jobs: SyncSender<Work>,
-    take: Arc<Mutex<Receiver<Work>>>,
+    jobs: Arc<Jobs>,
 }
 
 impl Resolver {
@@ -61,12 +118,10 @@ impl Resolver {
     /// [`Link::resolved`](crate::Link::resolved) of the link with this key, and
     /// answers `false` when the event loop is gone.
     pub fn new(deliver: impl Fn(Key, u64, Resolved) -> bool + Send + Sync + 'static) -> Self {
-        let (jobs, take) = sync_channel(WAITING_MAX);
         Self {
             deliver: Arc::new(deliver),
             threads: 0,
-            jobs,
-            take: Arc::new(Mutex::new(take)),
+            jobs: Arc::default(),
         }
     }
 
@@ -77,13 +132,10 @@ impl Resolver {
             host: host.into(),
             error: Arc::new(error),
         };
-        match self.jobs.try_send(Work::LookUp(Box::new(job))) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                return Err(fail(io::Error::other("too many lookups at a time")));
-            }
-        }
-        match self.start_thread() {
+        let Some(is_taken) = self.jobs.add(Work::LookUp(Box::new(job))) else {
+            return Err(fail(io::Error::other("too many lookups at a time")));
+        };
+        match self.start_thread(is_taken) {
             Err(error) if self.threads == 0 => Err(fail(error)),
             _ => Ok(()),
         }
@@ -91,18 +143,21 @@ impl Resolver {
 
     /// Has what was learned about networks written down.
     pub(crate) fn save(&mut self, memory: &RaceMemory) {
-        if memory.has_file() && self.jobs.try_send(Work::Save(memory.clone())).is_ok() {
+        if memory.has_file()
+            && let Some(is_taken) = self.jobs.add(Work::Save(memory.clone()))
+        {
             // Without a thread it is remembered by this process only.
-            let _ = self.start_thread();
+            let _ = self.start_thread(is_taken);
         }
     }
 
-    fn start_thread(&mut self) -> io::Result<()> {
-        if self.threads < THREADS_MAX {
-            let (take, deliver) = (Arc::clone(&self.take), Arc::clone(&self.deliver));
+    /// Starts a thread for work that no other is free for.
+    fn start_thread(&mut self, is_taken: bool) -> io::Result<()> {
+        if !is_taken && self.threads < THREADS_MAX {
+            let (jobs, deliver) = (Arc::clone(&self.jobs), Arc::clone(&self.deliver));
             let started = thread::Builder::new()
                 .name("dunlin-resolve".into())
-                .spawn(move || work(&take, &*deliver));
+                .spawn(move || work(&jobs, &*deliver));
             started?;
             self.threads += 1;
         }
@@ -110,20 +165,23 @@ impl Resolver {
     }
 }
 
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        self.jobs.end();
+    }
+}
+
 /// Looks up until the event loop is gone.
-fn work(take: &Mutex<Receiver<Work>>, deliver: &Deliver) {
-    loop {
-        // The lock is held while waiting: the others wait for the lock then.
-        let job = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let job = match job {
-            Ok(Work::LookUp(job)) => *job,
-            Ok(Work::Save(memory)) => {
+fn work(jobs: &Jobs, deliver: &Deliver) {
+    while let Some(work) = jobs.take() {
+        let job = match work {
+            Work::LookUp(job) => *job,
+            Work::Save(memory) => {
                 if let Err(error) = memory.save() {
                     tracing::warn!(%error, "cannot write down which networks carry QUIC");
                 }
                 continue;
             }
-            Err(_) => return,
         };
         if !deliver(job.key, job.attempt, resolve(&job)) {
             return;
@@ -154,4 +212,55 @@ fn resolve(job: &Job) -> Resolved {
         return Err(fail(io::Error::other("it has no address")));
     }
     Ok((addrs, tls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look_up(attempt: u64) -> Work {
+        Work::LookUp(Box::new(Job {
+            key: Key(0),
+            attempt,
+            host: "127.0.0.1".to_owned(),
+            port: 1,
+            tls: None,
+        }))
+    }
+
+    #[test]
+    fn work_is_bounded_and_what_waits_at_the_end_is_done() {
+        let jobs = Jobs::default();
+        for attempt in 0..WAITING_MAX as u64 {
+            assert_eq!(jobs.add(look_up(attempt)), Some(false));
+        }
+        assert_eq!(jobs.add(look_up(0)), None);
+        jobs.end();
+        let seen = core::iter::from_fn(|| jobs.take()).map(|work| match work {
+            Work::LookUp(job) => job.attempt,
+            Work::Save(_) => u64::MAX,
+        });
+        assert!(seen.eq(0..WAITING_MAX as u64));
+    }
+
+    #[test]
+    fn lookups_are_answered_by_as_many_threads_as_are_busy() {
+        let (said, answers) = std::sync::mpsc::channel();
+        let said = Mutex::new(said);
+        let mut resolver = Resolver::new(move |_, attempt, resolved| {
+            let said = said.lock().unwrap();
+            said.send((attempt, resolved.is_ok())).is_ok()
+        });
+        for attempt in 0..20 {
+            let Work::LookUp(job) = look_up(attempt) else {
+                panic!("a lookup");
+            };
+            resolver.start(*job).unwrap();
+            assert_eq!(answers.recv().unwrap(), (attempt, true));
+            while resolver.jobs.lock().idle < resolver.threads {
+                thread::yield_now();
+            }
+        }
+        assert_eq!(resolver.threads, 1);
+    }
 }
