@@ -1,8 +1,10 @@
 //! What one home posts to another, each owner by itself.
 
+use super::outgoing::{CROWD_BYTES_MAX, CROWD_MAX, Entry};
 use super::purpose::VERSION;
 use super::*;
 use dunlin_base::QoS;
+use dunlin_store::Target;
 
 const A: ShardId = ShardId(0);
 const B: ShardId = ShardId(1);
