@@ -85,6 +85,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Binding(_)
         | Pending::Load { .. }
         | Pending::Bury(_)
+        | Pending::Unburied(_)
         | Pending::Pass(_)
         | Pending::Posted(..)
         | Pending::Introduction(_) => {}
@@ -114,6 +115,7 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Binding(_)
         | Pending::Load { .. }
         | Pending::Bury(_)
+        | Pending::Unburied(_)
         | Pending::Pass(_)
         | Pending::Introduction(_) => {}
     }
@@ -142,6 +144,7 @@ pub(crate) fn retry(own: &mut Owners) {
             Pending::Settlement(settlement) => credit::retry(own, settlement),
             Pending::Acquired(acquired) => keeping::record(own, *acquired),
             Pending::Bury(dead) => dead::bury(own, dead),
+            Pending::Unburied(node) => dead::release(own, node),
             Pending::Pass(passed) => {
                 let (to, passed) = *passed;
                 loans::lend(own, to, passed);

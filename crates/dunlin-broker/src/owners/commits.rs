@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
 use crate::owners::missing::Missing;
-use crate::owners::pending::{Pending, PendingPublish, Work};
+use crate::owners::pending::{Pending, PendingPublish, Rest, Work};
 use crate::owners::posts::Posts;
 
 /// Publishes that wait for other shards for which memory is kept while none does:
@@ -252,22 +252,22 @@ impl Commits {
         self.publishes.take(token)
     }
 
-    /// Visits messages that are on their way into queues by way of the store.
+    /// Visits messages that are on their way into queues by way of the store, or out of
+    /// them.
     pub(crate) fn visit_due(&self, mut visit: impl FnMut(&Arc<Message>)) {
         let sent = self.sent.iter().flat_map(|sent| &sent.waiting);
         let waiting = self.others.waiting.iter().chain(sent);
         let waiting = waiting.map(|(_, pending)| pending);
         let waiting = waiting.chain(self.wholes.iter().map(|whole| &whole.pending));
-        let stored = waiting.filter_map(|pending| match pending {
-            Pending::Publish(publish) => publish.rest().map(|rest| &rest.work),
-            Pending::Promise(promise) => Some(&promise.work),
-            _ => None,
-        });
-        let publishes = self.publishes.iter();
-        let preparing = publishes.filter_map(|(_, publish)| Some(&publish.rest()?.work));
-        let all = stored.chain(preparing).chain(self.prepared.values());
-        for due in all.flat_map(|work| &work.due) {
-            due.delivery.held().into_iter().for_each(&mut visit);
+        let publishes = self.publishes.iter().map(|(_, publish)| publish);
+        let (mut works, mut rests) = (Vec::new(), Vec::new());
+        for pending in waiting.chain(&self.refused) {
+            match pending {
+                Pending::Publish(publish) => rests.extend(publish.rest()),
+                Pending::Promise(promise) => works.push(&promise.work),
+                Pending::Bury(dead) => dead.delivery.held().into_iter().for_each(&mut visit),
+                _ => {}
+            }
         }
     }
 
@@ -283,6 +283,12 @@ impl Commits {
         self.waiting.remove(&token)
     }
 
+        rests.extend(publishes.filter_map(PendingPublish::rest));
+        works.extend(self.prepared.values());
+        let works = works.into_iter().flat_map(Work::due_and_retired);
+        let rests = rests.into_iter().flat_map(Rest::deliveries);
+        let all = works.chain(rests).filter_map(Delivery::held);
+        all.for_each(visit);
     /// The part of another shard's publish that is prepared here, without its
     /// operations.
     pub(crate) fn prepared(&mut self, from: ShardId, token: u64) -> &mut Work {

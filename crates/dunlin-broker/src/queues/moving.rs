@@ -90,7 +90,7 @@ fn take(own: &mut Owners, s: SessionIdx, limit: usize) -> Vec<Delivery> {
             own.outbox.note_missing();
             break;
         };
-        node.taken.begin_leaving();
+        node.taken.begin_leaving(&delivery);
         taken.push(delivery);
     }
     own.weigh_queue(s);
@@ -121,7 +121,7 @@ pub(crate) fn moved(own: &mut Owners, moved: Moved, stored: bool) {
         && let Some(node) = own.sessions.node_mut(s)
     {
         for delivery in deliveries.into_iter().rev() {
-            node.taken.end_leaving();
+            node.taken.end_leaving(&delivery);
             if !stored {
                 node.queue.put_first(delivery);
             }

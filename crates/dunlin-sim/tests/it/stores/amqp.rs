@@ -319,7 +319,7 @@ fn a_dead_message_waits_for_the_home_of_its_queue() {
     let mut world = two_stores(|setup| {
         let options = QueueOptions {
             dead_letter: Some(Text::from(dead.as_str())),
-            ..QueueOptions::default()
+            ..options
         };
         let first = NamedQueue {
             options,
@@ -332,6 +332,68 @@ fn a_dead_message_waits_for_the_home_of_its_queue() {
     let address = format!("/queues/{}", queue(0));
     let mut from = client_at(&mut world, 0);
     let link = sender(&mut world, &mut from, Some(&address));
+    world
+}
+
+/// Rejects the next message that came; `false`: there is none.
+fn reject(taker: &mut AmqpClient) -> bool {
+    let delivery = taker.find(|event| match event {
+        Seen::Message(delivery, _) => Some(*delivery),
+        _ => None,
+    });
+    let rejected = DeliveryState::Outcome(Outcome::Rejected(Rejected { error: None }));
+    delivery.is_some_and(|delivery| {
+        let settled = taker.engine.settle(delivery, Some(&rejected));
+        settled.expect("a delivery");
+        true
+    })
+}
+
+#[test]
+fn dead_messages_that_wait_for_a_home_count_as_those_of_their_queue() {
+    const MAX: usize = 3;
+    let mut world = away_from_the_dead(QueueOptions {
+        messages_max: MAX,
+        ..QueueOptions::default()
+    });
+    let address = format!("/queues/{}", queue(0));
+    let mut from = client_at(&mut world, 0);
+    let link = sender(&mut world, &mut from, None);
+    let mut taker = client_at(&mut world, 0);
+    let session = taker.open(world.now()).expect("open");
+    taker.receiver(session, &address, 100).expect("a link");
+    run_amqp(&mut world, &mut [&mut taker]);
+    let send = |world: &mut World, clients: [&mut AmqpClient; 2], byte| {
+        let [from, taker] = clients;
+        let sent = from.send(link, &message(Some(&address), byte));
+        sent.expect("credit");
+        run_amqp(world, &mut [from, taker]);
+        outcomes(from)
+    };
+    for byte in 0..MAX as u8 {
+        let sent = send(&mut world, [&mut from, &mut taker], byte);
+        assert_eq!(sent, [""], "message {byte}");
+        assert!(reject(&mut taker), "message {byte}");
+        pass(&mut world, &mut taker, Duration::from_secs(2));
+    }
+    let full = send(&mut world, [&mut from, &mut taker], 9);
+    assert_eq!(full, ["amqp:resource-limit-exceeded"]);
+    let census = world.census();
+    assert_eq!((census.miscounted_bytes, census.in_flight), (0, MAX));
+    assert_eq!(world.disk.stored_messages(), MAX);
+    start_store(&mut world, 1);
+    pass(&mut world, &mut taker, Duration::from_secs(3));
+    assert_eq!(world.disk.stored_messages(), 0);
+    assert_eq!(world.disks[0].stored_messages(), MAX, "with the dead");
+    let sent = send(&mut world, [&mut from, &mut taker], 9);
+    assert_eq!(sent, [""]);
+    let census = world.census();
+    assert_eq!((census.miscounted_bytes, census.pending), (0, 0));
+}
+
+#[test]
+fn a_dead_message_waits_for_the_home_of_its_queue() {
+    let mut world = away_from_the_dead(QueueOptions::default());
     from.send(link, &message(None, 1)).expect("credit");
     run_amqp(&mut world, &mut [&mut from]);
     assert_eq!(outcomes(&mut from), [""]);
@@ -339,15 +401,7 @@ fn a_dead_message_waits_for_the_home_of_its_queue() {
     let session = taker.open(world.now()).expect("open");
     taker.receiver(session, &address, 1).expect("a link");
     run_amqp(&mut world, &mut [&mut taker]);
-    let delivery = taker.find(|event| match event {
-        Seen::Message(delivery, _) => Some(*delivery),
-        _ => None,
-    });
-    let rejected = DeliveryState::Outcome(Outcome::Rejected(Rejected { error: None }));
-    let settled = taker
-        .engine
-        .settle(delivery.expect("a message"), Some(&rejected));
-    settled.expect("a delivery");
+    assert!(reject(&mut taker), "a message");
     pass(&mut world, &mut taker, Duration::from_secs(3));
     assert_eq!(world.disk.stored_messages(), 1, "it is not lost");
     start_store(&mut world, 1);
