@@ -16,6 +16,8 @@ pub enum Fault {
 }
 
 /// The disk.
+    /// What is written is there, and said not to be.
+    Unsure,
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
     store: MemoryStore,
@@ -36,6 +38,10 @@ impl Disk {
     }
 
     /// What another process left on it.
+            Fault::Unsure => {
+                self.store.handle(request);
+                StoreError::Io("no answer".into())
+            }
     pub fn write(&mut self, ops: Vec<StoreOp>) {
         self.store.apply(&Batch { token: 0, ops });
     }

@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{Message, QoS, ShardId};
+use dunlin_base::{Message, QoS, ShardId, Text};
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::SessionRef;
@@ -50,7 +50,9 @@ pub(crate) fn add(
         return own.outbox.bus(to, BusMessage::Forward { forward, token });
     }
     let (limits, cost) = (&own.config.nodes.posts, message.cost());
-    let room = own.commits.posts.has_room(to, cost, limits);
+    // Refused there, others of its topic would wait in front of it.
+    let is_open = !own.commits.posts.is_closed(to, &message.topic);
+    let room = is_open && own.commits.posts.has_room(to, cost, limits);
     let memory = own.has_memory(cost);
     if !memory {
         own.note_refused(Part::Queued, 1);
@@ -63,7 +65,7 @@ pub(crate) fn add(
         return;
     }
     // Publishers of retained messages wait for each other already, until they are stored.
-    let waits = memory && !message.retain;
+    let waits = memory && is_open && !message.retain;
     let waits = waits && publish.origin.is_some_and(|origin| is_mute(own, origin));
     let message = Arc::clone(message);
     let waiting = Waiting {
@@ -131,7 +133,11 @@ pub(crate) fn weigh(own: &mut Owners) {
 /// The posts of a publish are stored, or it is off.
 pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
     for post in posts.iter().filter(|post| post.number > 0) {
-        own.commits.posts.settle(post.to, post.number, stored);
+        let refused = own.commits.posts.settle(post.to, post.number, stored);
+        // After a restart it would be given, though its publisher gives it again.
+        if let Some((session, seq)) = refused {
+            own.commits.write(StoreOp::Dequeue { seq, session });
+        }
         own.later.push_back(Later::Post(post.to));
         if !stored {
             admit(own, post.to);
@@ -148,8 +154,14 @@ pub(crate) fn give(own: &mut Owners, to: ShardId) {
 
 fn give_now(own: &mut Owners, to: ShardId) {
     let durable = own.commits.is_durable();
+    own.budget.look();
+    // One by one where memory is short.
+    let loads = match own.has_memory(0) {
+        true => (usize::MAX, own.budget.common_room(Part::Queued)),
+        false => (1, 0),
+    };
     loop {
-        match own.commits.posts.next(to, durable) {
+        match own.commits.posts.next(to, durable, loads) {
             Next::Give { after, posts } => {
                 own.outbox.bus(to, BusMessage::Posts { after, posts });
             }
@@ -199,6 +211,16 @@ pub(crate) fn handle_taken(own: &mut Owners, from: ShardId, up_to: u64, again: b
     }
     own.later.push_back(Later::Post(from));
     admit(own, from);
+}
+
+/// A home has no room for posts with these numbers, nor for others of these topics.
+pub(crate) fn handle_untaken(
+    own: &mut Owners,
+    from: ShardId,
+    numbers: Vec<u64>,
+    topics: Vec<Text>,
+) {
+    own.commits.posts.handle_untaken(from, numbers, topics);
 }
 
 /// Has the store remove posts that were taken.

@@ -118,7 +118,7 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     };
     if is_whole {
         let ops = core::mem::take(ops);
-        if let Some((from, _)) = publish.rest().and_then(|rest| rest.taken) {
+        if let Some(from) = publish.rest().and_then(|rest| rest.taken) {
             own.commits.posts.note_attempt(from, &ops);
         }
         let pending = Pending::Publish(publish);
@@ -187,7 +187,7 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
     }
     settle_work(own, rest.work, stored);
     posts::settle(own, &rest.posts, stored);
-    if let Some((from, _)) = rest.taken {
+    if let Some(from) = rest.taken {
         own.later.push_back(Later::Taken(from, stored));
     }
     if let Some(passed) = rest.passed.filter(|_| !stored) {
@@ -228,8 +228,12 @@ pub(crate) fn settle_work(own: &mut Owners, mut work: Work, stored: bool) {
         retained::settle_retained(own, &change, stored);
     }
     for loan in core::mem::take(&mut work.loans) {
-        own.later
-            .extend(stored.then_some(Later::Lend(Box::new(loan))));
+        if stored {
+            own.later.push_back(Later::Lend(Box::new(loan)));
+        } else if let (Some(seq), Some(session)) = (loan.1.delivery.seq, loan.1.queue) {
+            let seq = Seq(seq);
+            own.commits.write(StoreOp::Dequeue { seq, session });
+        }
     }
     let transacted = work.take_transacted();
     settle_due(own, work, stored);
@@ -278,7 +282,10 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
     } in work.due
     {
         if let Some(seq) = delivery.seq.filter(|_| !stored) {
-            own.commits.take_queue(session.key, Seq(seq));
+            // It may be there all the same: a part of what was refused, or after an error.
+            let seq = Seq(seq);
+            let session = own.commits.take_queue(session.key, seq);
+            own.commits.write(StoreOp::Dequeue { seq, session });
         }
         let Some(entry) = own.sessions.resolve_mut(session) else {
             // Another member of its group gets it.

@@ -86,6 +86,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         | Pending::Load { .. }
         | Pending::Bury(_)
         | Pending::Unburied(_)
+        | Pending::Untaken(_)
         | Pending::Pass(_)
         | Pending::Posted(..)
         | Pending::Introduction(_) => {}
@@ -116,6 +117,7 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         | Pending::Load { .. }
         | Pending::Bury(_)
         | Pending::Unburied(_)
+        | Pending::Untaken(_)
         | Pending::Pass(_)
         | Pending::Introduction(_) => {}
     }
@@ -135,6 +137,7 @@ pub(crate) fn retry(own: &mut Owners) {
                 session: posts::LOADS,
             } => posts::load_again(own),
             Pending::Take(from) => taking::undo(own, from),
+            Pending::Untaken(from) => taking::try_again(own, from),
             Pending::Posted(queue, seqs) => posts::remove(own, queue, seqs),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {

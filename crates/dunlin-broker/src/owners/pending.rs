@@ -231,8 +231,8 @@ pub(crate) struct Rest {
     pub(crate) operator: Option<u64>,
     /// What homes with other stores are to do with it.
     pub(crate) posts: Vec<posts::New>,
-    /// It is what another shard has posted, up to this number.
-    pub(crate) taken: Option<(ShardId, u64)>,
+    /// It is what this shard has posted.
+    pub(crate) taken: Option<ShardId>,
     /// It posts what a member of a group had, to a home with another store.
     pub(crate) passed: Option<Box<(ShardId, Passed)>>,
 }
@@ -472,6 +472,8 @@ pub(crate) enum Pending {
     Introduction(Box<Introduction>),
     /// What the store has refused of what this shard has posted is taken out of it.
     Take(ShardId),
+    /// Receivers had no room for what this shard has posted.
+    Untaken(ShardId),
     /// What a member of a group had, for a home with another store.
     Pass(Box<(ShardId, Passed)>),
     /// Posts in this queue of the store are removed: they are taken.

@@ -18,7 +18,6 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use bytes::Bytes;
 use dunlin_base::{Message, ShardId, Text};
 use dunlin_store::{RecoveredSession, Seq, SessionKey, SessionRecord, StoreOp};
 
@@ -28,7 +27,8 @@ mod incoming;
 mod outgoing;
 mod purpose;
 
-use incoming::Incoming;
+use incoming::{Incoming, Progress, UNTAKEN_MAX};
+pub(crate) use incoming::{Trial, Tried};
 use outgoing::Outgoing;
 pub(crate) use purpose::Purpose;
 
@@ -172,20 +172,26 @@ impl Posts {
         }
     }
 
-    /// The store has a post, or has refused it.
-    pub(crate) fn settle(&mut self, to: ShardId, number: u64, stored: bool) {
-        if let Some(out) = self.to.get_mut(&to) {
-            out.settle(number, stored);
-        }
+    /// The store has a post, or has refused it: it may have it all the same, in this queue
+    /// and place.
+    pub(crate) fn settle(
+        &mut self,
+        to: ShardId,
+        number: u64,
+        stored: bool,
+    ) -> Option<(SessionKey, Seq)> {
+        self.to.get_mut(&to)?.settle(number, stored)
     }
 
     /// What follows for a home. Posts are given when all before them are stored; with a
     /// store, their messages are in memory no longer then.
-    pub(crate) fn next(&mut self, to: ShardId, durable: bool) -> Next {
+    /// At most so many messages, and bytes of them but for one, are loaded.
+    pub(crate) fn next(&mut self, to: ShardId, durable: bool, loads: (usize, usize)) -> Next {
         let Some(out) = self.to.get_mut(&to) else {
             return Next::Nothing;
         };
-        let next = out.next(durable, self.loading.is_none());
+        let loads = Some(loads).filter(|_| self.loading.is_none());
+        let next = out.next(durable, loads);
         if let Next::Load(_) = next {
             self.loading = Some(to);
         }
@@ -199,8 +205,11 @@ impl Posts {
     }
 
     /// Messages of posts could not be read: they are asked for again.
-    pub(crate) const fn load_again(&mut self) {
-        self.loading = None;
+    pub(crate) fn load_again(&mut self) {
+        let out = self.loading.take().and_then(|to| self.to.get_mut(&to));
+        if let Some(out) = out {
+            out.end_loading();
+        }
     }
 
     /// A home has taken posts up to this one; `again`: it is to be given those after it
@@ -213,6 +222,18 @@ impl Posts {
     ) -> Option<(SessionKey, Vec<Seq>)> {
         let out = self.to.get_mut(&to)?;
         Some(out.handle_taken(up_to, again))
+    }
+
+    /// A home has no room for these posts, by number, nor for others of these topics.
+    pub(crate) fn handle_untaken(&mut self, to: ShardId, numbers: Vec<u64>, topics: Vec<Text>) {
+        if let Some(out) = self.to.get_mut(&to) {
+            out.handle_untaken(numbers, topics);
+        }
+    }
+
+    /// Whether a home has said that it has no room for messages of this topic.
+    pub(crate) fn is_closed(&self, to: ShardId, topic: &str) -> bool {
+        self.to.get(&to).is_some_and(|out| out.is_closed(topic))
     }
 
     /// A home is gone: what it was given may be lost, and nothing more of what it has
@@ -233,10 +254,42 @@ impl Posts {
         self.from.entry(from).or_default().accept(after, posts);
     }
 
-    /// The posts of a shard that are stored next, and the number of the last one; none
-    /// while others are being stored.
-    pub(crate) fn begin_taking(&mut self, from: ShardId) -> Option<(Vec<Post>, u64)> {
-        self.from.get_mut(&from)?.begin_taking()
+    /// The posts of a shard that are tried next; none while others are being stored.
+    /// `again`: with those for which receivers had no room.
+    pub(crate) fn begin_taking(&mut self, from: ShardId, again: bool) -> Option<Trial> {
+        self.from.get_mut(&from)?.begin_taking(again)
+    }
+
+    /// Of those that were tried receivers have no room for these: they wait here, and stay
+    /// with that shard. What the store is to know of that; nothing if that is no news.
+    pub(crate) fn leave(
+        &mut self,
+        (here, from): (ShardId, ShardId),
+        tried: Tried,
+        untaken: Vec<Post>,
+    ) -> Option<StoreOp> {
+        let progress = self.from.get_mut(&from)?.leave(tried, untaken)?;
+        Some(taken_op(here, from, progress))
+    }
+
+    /// Whether posts of a shard for which there was no room are to be tried after a while,
+    /// which is not set yet.
+    pub(crate) fn remind(&mut self, from: ShardId) -> bool {
+        self.from.get_mut(&from).is_some_and(Incoming::remind)
+    }
+
+    /// They are tried now.
+    pub(crate) fn end_reminder(&mut self, from: ShardId) {
+        if let Some(incoming) = self.from.get_mut(&from) {
+            incoming.end_reminder();
+        }
+    }
+
+    /// Which posts of a shard stay there as there was no room for them, by number, and
+    /// their topics, unless it knows that there are none; `again`: it does not.
+    pub(crate) fn untaken(&mut self, from: ShardId, again: bool) -> Option<(Vec<u64>, Vec<Text>)> {
+        let incoming = self.from.entry(from).or_default();
+        incoming.untaken(again)
     }
 
     /// This is what the store is asked for.
@@ -262,7 +315,9 @@ impl Posts {
             seq: *seq,
             session: *session,
         });
-        let taken = taken_op(here, from, self.taken(from));
+        let none = Progress::default();
+        let stored = incoming.map_or(&none, Incoming::stored);
+        let taken = taken_op(here, from, stored);
         core::iter::once(taken).chain(ops).collect()
     }
 
@@ -275,7 +330,8 @@ impl Posts {
 
     /// How far what a shard posts is stored.
     pub(crate) fn taken(&self, from: ShardId) -> u64 {
-        self.from.get(&from).map_or(0, Incoming::stored)
+        let incoming = self.from.get(&from);
+        incoming.map_or(0, |incoming| incoming.stored().up_to)
     }
 
     /// Bytes that posts take in memory, here and on their way to the store.
@@ -340,10 +396,9 @@ impl Posts {
         if to != here {
             return 0;
         }
-        let Ok(value) = value.try_into() else {
+        let Some(stored) = read_taken(value) else {
             return 1;
         };
-        let stored = u64::from_le_bytes(value);
         self.from.entry(from).or_default().restore(stored);
         0
     }
@@ -375,12 +430,28 @@ fn record(from: ShardId, to: ShardId) -> SessionRecord {
 /// Begins the names of values that say how far a home has taken what another posts.
 const TAKEN: &str = "posts/";
 
-/// Has the store know how far a home has taken what another posts.
-pub(crate) fn taken_op(here: ShardId, from: ShardId, up_to: u64) -> StoreOp {
+/// Has the store know how far a home has taken what another posts: the number, and those
+/// below it that it has not.
+fn taken_op(here: ShardId, from: ShardId, stored: &Progress) -> StoreOp {
+    let numbers = core::iter::once(&stored.up_to).chain(&stored.untaken);
+    let value: Vec<u8> = numbers.flat_map(|number| number.to_le_bytes()).collect();
     StoreOp::PutMeta {
         key: Text::from(format!("{TAKEN}{}/{}", here.0, from.0)),
-        value: Bytes::copy_from_slice(&up_to.to_le_bytes()),
+        value: value.into(),
     }
+}
+
+/// What [`taken_op`] wrote; `None`: it is none.
+fn read_taken(value: &[u8]) -> Option<Progress> {
+    let (numbers, rest) = value.as_chunks();
+    if !rest.is_empty() || numbers.len() > UNTAKEN_MAX + 1 {
+        return None;
+    }
+    let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+    Some(Progress {
+        up_to: numbers.next()?,
+        untaken: numbers.collect(),
+    })
 }
 
 #[cfg(test)]

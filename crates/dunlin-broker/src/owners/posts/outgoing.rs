@@ -1,11 +1,11 @@
 //! What a shard has posted to one home, by number, until that has taken it; and publishes
 //! that wait for room in it.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{Message, ShardId};
+use dunlin_base::{Message, ShardId, Text};
 use dunlin_store::{RecoveredSession, Seq, SessionKey, StoreOp, Target};
 
 use super::purpose::Purpose;
@@ -50,9 +50,15 @@ pub(super) struct Outgoing {
     last: u64,
     /// How far the home has taken them.
     taken: u64,
+    /// Bytes that the store was asked for.
+    loading: usize,
 }
 
 /// A post, until it is taken.
+    /// But for these, for which it has no room.
+    untaken: BTreeSet<u64>,
+    /// Of these topics it has none for others, too.
+    closed: BTreeSet<Text>,
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) number: u64,
@@ -66,7 +72,7 @@ pub(super) struct Entry {
 
 impl Outgoing {
     /// All numbers that are given here are above `base`.
-    pub(super) const fn new(queue: SessionKey, base: u64) -> Self {
+    pub(super) fn new(queue: SessionKey, base: u64) -> Self {
         Self {
             queue,
             is_made: false,
@@ -82,8 +88,11 @@ impl Outgoing {
             taken: 0,
         }
     }
+            loading: 0,
 
     /// Whether a message of this cost may be posted.
+            untaken: BTreeSet::new(),
+            closed: BTreeSet::new(),
     pub(super) fn has_room(&self, cost: usize, limits: &PostLimits) -> bool {
         let bytes = self.bytes.saturating_add(cost);
         self.list.len() < limits.messages_max && (self.list.is_empty() || bytes <= limits.bytes_max)
@@ -171,22 +180,20 @@ impl Outgoing {
         self.list.push_back(entry);
     }
 
-    /// The store has a post, or has refused it.
-    pub(super) fn settle(&mut self, number: u64, stored: bool) {
+    /// As [`Posts::settle`](super::Posts::settle).
+    pub(super) fn settle(&mut self, number: u64, stored: bool) -> Option<(SessionKey, Seq)> {
         let at = self.list.partition_point(|entry| entry.number < number);
         if stored {
             self.is_made = true;
             if let Some(entry) = self.list.get_mut(at).filter(|it| it.number == number) {
                 entry.stored = true;
             }
-        } else if let Some(entry) = self.list.remove(at) {
-            self.bytes -= entry.cost;
-            self.memory -= entry.memory();
+            return None;
         }
     }
 
-    /// As [`Posts::next`](super::Posts::next); `may_load`: the store may be asked.
-    pub(super) fn next(&mut self, durable: bool, may_load: bool) -> Next {
+    /// As [`Posts::next`](super::Posts::next); without `loads`, the store is not asked.
+    pub(super) fn next(&mut self, durable: bool, loads: Option<(usize, usize)>) -> Next {
         let (after, mut posts, mut bytes) = (self.after(), Vec::new(), 0);
         while posts.len() < POSTS_MAX && bytes < POSTS_BYTES_MAX && self.may_give() {
             let Some(entry) = self.list.get_mut(self.given).filter(|entry| entry.stored) else {
@@ -203,6 +210,10 @@ impl Outgoing {
             if durable {
                 self.memory -= message.cost();
             }
+        let entry = self.list.remove(at)?;
+        self.bytes -= entry.cost;
+        self.memory -= entry.memory();
+        Some((self.queue, entry.seq))
             posts.push(entry.post(message));
             bytes += cost;
             self.given += 1;
@@ -214,21 +225,26 @@ impl Outgoing {
         if durable {
             self.shed();
         }
-        if !may_load || !self.may_give() {
+        let Some((messages_max, bytes_max)) = loads.filter(|_| self.may_give()) else {
             return Next::Nothing;
         }
         let wanted = self.list.iter().skip(self.given);
         let wanted = wanted.take_while(|entry| entry.stored && entry.message.is_none());
-        let mut bytes = 0;
-        let some = wanted.take(POSTS_MAX).take_while(|entry| {
-            let fits = bytes < POSTS_BYTES_MAX;
+        let (mut seqs, mut bytes) = (Vec::new(), 0);
+        for entry in wanted.take(messages_max) {
+            if !seqs.is_empty() && bytes + entry.cost > bytes_max {
+                break;
+            }
             bytes += entry.cost;
-            fits
-        });
-        let seqs: Vec<Seq> = some.map(|entry| entry.seq).collect();
+            seqs.push(entry.seq);
+        }
         if seqs.is_empty() {
             return Next::Nothing;
-        }
+        };
+        let (messages_max, bytes_max) = (
+            messages_max.clamp(1, POSTS_MAX),
+            bytes_max.min(POSTS_BYTES_MAX),
+        );
         Next::Load(seqs)
     }
 
@@ -249,11 +265,13 @@ impl Outgoing {
                     entry.message = Some(Arc::clone(message));
                     *memory += entry.memory();
                 }
+        self.loading = bytes;
                 // The store has it no longer: it was damaged.
                 Some(None) => {
                     *memory -= entry.memory();
                     lost += entry.cost;
                     count += 1;
+        self.end_loading();
                     return false;
                 }
                 None => {}
@@ -273,25 +291,45 @@ impl Outgoing {
         // A home whose store has gone back to an earlier state is given what comes after it.
         self.taken = if again { up_to } else { self.taken.max(up_to) };
         self.last = self.last.max(up_to);
-        let mut seqs = Vec::new();
-        while let Some(first) = self.list.front()
-            && first.stored
-            && first.number <= up_to
-        {
+        let (mut seqs, mut untaken) = (Vec::new(), Vec::new());
+        let is_taken = |entry: &mut Entry| entry.stored && entry.number <= up_to;
+        while let Some(first) = self.list.pop_front_if(is_taken) {
+            if self.untaken.contains(&first.number) {
+                untaken.push(first);
+                continue;
+            }
             seqs.push(first.seq);
             self.bytes -= first.cost;
             self.memory -= first.memory();
             if self.given > 0 {
                 self.given -= 1;
                 self.given_bytes -= first.cost;
+    /// Nothing is being loaded any more.
+    pub(super) const fn end_loading(&mut self) {
+        self.loading = 0;
+    }
+
+    /// The home has no room for these, nor for others of these topics.
+    pub(super) fn handle_untaken(&mut self, numbers: Vec<u64>, topics: Vec<Text>) {
+        self.untaken = numbers.into_iter().collect();
+        self.closed = topics.into_iter().collect();
+    }
+
+    /// Whether it has said that of this topic.
+    pub(super) fn is_closed(&self, topic: &str) -> bool {
+        self.closed.contains(topic.as_bytes())
+    }
+
             }
-            self.list.pop_front();
+        }
+        for entry in untaken.into_iter().rev() {
+            self.list.push_front(entry);
         }
         (self.queue, seqs)
     }
 
     /// The home is gone: what it was given may be lost.
-    pub(super) const fn lose(&mut self) {
+    pub(super) fn lose(&mut self) {
         self.is_there = false;
         self.give_again();
     }
@@ -313,6 +351,9 @@ impl Outgoing {
         let mut entries: Vec<Entry> = entries.collect();
         entries.sort_unstable_by_key(|entry| entry.number);
         self.bytes = entries.iter().map(|entry| entry.cost).sum();
+        // It says that again when it is back.
+        self.untaken.clear();
+        self.closed.clear();
         self.memory = entries.iter().map(Entry::memory).sum();
         let last = entries.last().map_or(0, |entry| entry.number);
         self.last = self.last.max(last);
@@ -325,15 +366,15 @@ impl Outgoing {
         self.list.len()
     }
 
-    /// Bytes that it takes in memory.
+    /// Bytes that it takes in memory, or will when they are loaded.
     pub(super) const fn memory(&self) -> usize {
-        self.memory
+        self.memory + self.loading
     }
 
     /// As [`Outgoing::memory`], counted.
     pub(super) fn count_memory(&self) -> usize {
         let list: usize = self.list.iter().map(Entry::memory).sum();
-        list + self.crowd.iter().map(Waiting::memory).sum::<usize>()
+        list + self.crowd.iter().map(Waiting::memory).sum::<usize>() + self.loading
     }
 
     /// Messages in memory.
