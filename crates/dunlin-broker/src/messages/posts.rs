@@ -12,10 +12,8 @@ use crate::io::{BusMessage, Forward, Manner, NotTaken, Output};
 use crate::memory::Part;
 use crate::owners::pending::{Pending, PendingPublish, Rest};
 use crate::owners::posts::{self, New, Next, Purpose, Waiting};
+use crate::owners::session::Session;
 use crate::owners::{Later, Owners, note_unreadable_posts};
-
-/// The version of sessions of MQTT 3.1.1.
-const MQTT_3_1_1: u8 = 4;
 
 /// No session: messages that are loaded for posts.
 pub(crate) const LOADS: SessionRef = SessionRef {
@@ -58,7 +56,7 @@ pub(crate) fn add(
         own.note_refused(Part::Queued, 1);
     }
     if room && memory {
-        return posts::add(&mut publish.rest_mut().posts, to, message, purpose);
+        return add_new(own, to, message, purpose, publish);
     }
     if publish.lossy {
         own.stats.messages_dropped_full += 1;
@@ -80,11 +78,33 @@ pub(crate) fn add(
     weigh(own);
 }
 
+/// A post has room: it is kept for it until its publish is stored.
+fn add_new(
+    own: &mut Owners,
+    to: ShardId,
+    message: &Arc<Message>,
+    purpose: Purpose,
+    publish: &mut PendingPublish,
+) {
+    need_queue(own, to);
+    if posts::add(&mut publish.rest_mut().posts, to, message, purpose) {
+        own.commits.posts.reserve(to, message.cost());
+    }
+}
+
+/// Sees to it that the queue of posts for a home has a key.
+fn need_queue(own: &mut Owners, to: ShardId) {
+    if !own.commits.posts.has_queue(to) {
+        let key = own.sessions.next_key();
+        own.commits.posts.add_queue(to, key);
+    }
+}
+
 /// Whether a publisher has no way to hear of a refusal: cut off, it would send the same
 /// again at once, and nothing else.
 fn is_mute(own: &Owners, origin: SessionRef) -> bool {
     let session = own.sessions.peek(origin.at);
-    session.is_some_and(|session| session.version() == MQTT_3_1_1)
+    session.is_some_and(Session::is_mute)
 }
 
 /// Goes on with the next publish that waits for room for its post, if there is some.
@@ -94,17 +114,20 @@ pub(crate) fn admit(own: &mut Owners, to: ShardId) {
         return;
     };
     weigh(own);
-    let Some(publish) = own.commits.publish_mut(next.token) else {
+    let Waiting {
+        token,
+        message,
+        purpose,
+    } = next;
+    let Some(publish) = own.commits.publish_mut(token) else {
         return own.outbox.note_missing();
     };
-    posts::add(
-        &mut publish.rest_mut().posts,
-        to,
-        &next.message,
-        next.purpose,
-    );
     publish.preparing = publish.preparing.saturating_sub(1);
-    own.later.push_back(Later::Admitted(to, next.token));
+    let is_new = posts::add(&mut publish.rest_mut().posts, to, &message, purpose);
+    if is_new {
+        own.commits.posts.reserve(to, message.cost());
+    }
+    own.later.push_back(Later::Admitted(to, token));
 }
 
 /// Adds the posts of a publish to what is stored for it.
@@ -112,10 +135,6 @@ pub(crate) fn write(own: &mut Owners, rest: &mut Rest) {
     let here = own.config.shard;
     let Rest { posts, work, .. } = rest;
     for post in posts {
-        if !own.commits.posts.has_queue(post.to) {
-            let key = own.sessions.next_key();
-            own.commits.posts.add_queue(post.to, key);
-        }
         let seq = own.commits.seq();
         own.commits.posts.write(here, post, &mut work.ops, seq);
     }
@@ -132,7 +151,12 @@ pub(crate) fn weigh(own: &mut Owners) {
 
 /// The posts of a publish are stored, or it is off.
 pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
-    for post in posts.iter().filter(|post| post.number > 0) {
+    for post in posts {
+        if post.number == 0 {
+            own.commits.posts.unreserve(post);
+            admit(own, post.to);
+            continue;
+        }
         let refused = own.commits.posts.settle(post.to, post.number, stored);
         // After a restart it would be given, though its publisher gives it again.
         if let Some((session, seq)) = refused {
@@ -199,10 +223,7 @@ fn give_all(own: &mut Owners) {
 
 /// A home has stored what was posted to it.
 pub(crate) fn handle_taken(own: &mut Owners, from: ShardId, up_to: u64, again: bool) {
-    if !own.commits.posts.has_queue(from) {
-        let key = own.sessions.next_key();
-        own.commits.posts.add_queue(from, key);
-    }
+    need_queue(own, from);
     let taken = own.commits.posts.handle_taken(from, up_to, again);
     weigh(own);
     let (session, seqs) = taken.unwrap_or_default();

@@ -25,10 +25,15 @@ const HELD_CONNECTED_FACTOR: usize = 8;
 
 /// Gives a publish its place behind earlier ones of the same client: one
 /// that other shards prepare must not be overtaken by one that they need
-/// not see [MQTT-4.6.0-5].
+/// not see [MQTT-4.6.0-5]. Where the client cannot be refused it waits as well while the
+/// store has earlier ones, and not in the same batch.
 pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
-    let origin = publish.origin;
+    let (origin, round) = (publish.origin, own.commits.round());
     let mut waits = publish.preparing > 0;
+    if let Some(origin) = origin.filter(|_| publish.rest().is_some()) {
+        let session = own.sessions.resolve_mut(origin);
+        waits |= session.is_some_and(|session| session.storing.is_behind(round));
+    }
     if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
         && (waits || session.preparing.front().is_some())
     {
@@ -58,17 +63,24 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
         if publish.preparing > 0 {
             return;
         }
-        let origin = publish.origin;
+        let (origin, needs_store) = (publish.origin, publish.rest().is_some());
+        let round = own.commits.round();
+        let mut is_off = false;
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
         if let Some(session) = session {
             match session.preparing.front() {
                 Some(first) if first != token => return,
+                Some(_) if needs_store && session.storing.is_behind(round) => return,
                 _ => session.preparing.pop(),
             }
+            is_off = session.storing.is_off(token);
         }
-        let Some(publish) = own.commits.take_publish(token) else {
+        let Some(mut publish) = own.commits.take_publish(token) else {
             return own.outbox.note_missing();
         };
+        if is_off {
+            publish.refuse(NotTaken::NotStored);
+        }
         commit_publish(own, token, publish);
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
         next = session.and_then(|session| session.preparing.front());
@@ -127,7 +139,34 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     for op in core::mem::take(ops) {
         own.commits.write_together(op);
     }
+    let (origin, round) = (publish.origin, own.commits.round());
+    if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
+        && session.is_mute()
+    {
+        session.storing.begin(round);
+    }
     own.commits.when_stored(token, Pending::Publish(publish));
+}
+
+/// The store has the batch of a publish, or has refused it.
+pub(crate) fn handle_written(own: &mut Owners, token: u64, publish: PendingPublish, stored: bool) {
+    let (origin, last) = (publish.origin, own.commits.last_token());
+    let mut session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+    let is_last = match &mut session {
+        Some(session) if !stored && session.is_mute() => {
+            session.storing.stop(last);
+            session.storing.end()
+        }
+        Some(session) => session.storing.end(),
+        None => false,
+    };
+    finish_publish(own, token, publish, stored);
+    if is_last {
+        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        if let Some(next) = session.and_then(|session| session.preparing.front()) {
+            advance(own, next);
+        }
+    }
 }
 
 /// The batch of a publish was stored, or the publish is off.

@@ -63,7 +63,7 @@ fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option
 /// Work whose batch was stored.
 fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
     match pending {
-        Pending::Publish(publish) => settle::finish_publish(own, token, publish, true),
+        Pending::Publish(publish) => settle::handle_written(own, token, publish, true),
         Pending::Front(pending) => front::handle_done(own, token, pending, true),
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
         Pending::Node(node) => nodes::handle_stored(own, node, true),
@@ -96,7 +96,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
 /// Work whose batch the store refused.
 fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
     match pending {
-        Pending::Publish(publish) => settle::finish_publish(own, token, publish, false),
+        Pending::Publish(publish) => settle::handle_written(own, token, publish, false),
         Pending::Front(pending) => front::handle_done(own, token, pending, false),
         // Without its record gone, a restart would bring back a session.
         Pending::Forget { .. } => own.retry_later(pending),

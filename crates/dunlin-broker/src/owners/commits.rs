@@ -60,6 +60,8 @@ pub(crate) struct Commits {
     wholes: VecDeque<Whole>,
     /// Messages have moved from one queue to another in this round.
     moving: bool,
+    /// The number of the round of `others`.
+    round: u32,
     /// Batches that the store has; it answers them in order.
     sent: VecDeque<Sent>,
     /// Messages that the store is asked for, by token.
@@ -131,6 +133,7 @@ impl Commits {
             others: Round::default(),
             wholes: VecDeque::new(),
             moving: false,
+            round: 0,
             sent: VecDeque::new(),
             loads: HashMap::new(),
             publishes: Window::keeping(PUBLISHES_KEPT),
@@ -156,6 +159,17 @@ impl Commits {
     /// A name for work that waits.
     pub(crate) const fn token(&mut self) -> u64 {
         self.last_token += 1;
+        self.last_token
+    }
+
+    /// The number of the round that gathers now: what is written in one is stored or refused
+    /// together.
+    pub(crate) const fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// The last such name.
+    pub(crate) const fn last_token(&self) -> u64 {
         self.last_token
     }
 
@@ -269,6 +283,12 @@ impl Commits {
                 _ => {}
             }
         }
+        rests.extend(publishes.filter_map(PendingPublish::rest));
+        works.extend(self.prepared.values());
+        let works = works.into_iter().flat_map(Work::due_and_retired);
+        let rests = rests.into_iter().flat_map(Rest::deliveries);
+        let all = works.chain(rests).filter_map(Delivery::held);
+        all.for_each(visit);
     }
 
     /// Keeps other work that waits for other shards.
@@ -283,12 +303,6 @@ impl Commits {
         self.waiting.remove(&token)
     }
 
-        rests.extend(publishes.filter_map(PendingPublish::rest));
-        works.extend(self.prepared.values());
-        let works = works.into_iter().flat_map(Work::due_and_retired);
-        let rests = rests.into_iter().flat_map(Rest::deliveries);
-        let all = works.chain(rests).filter_map(Delivery::held);
-        all.for_each(visit);
     /// The part of another shard's publish that is prepared here, without its
     /// operations.
     pub(crate) fn prepared(&mut self, from: ShardId, token: u64) -> &mut Work {
@@ -383,6 +397,7 @@ impl Commits {
             (core::mem::replace(&mut round.ops, rest), Vec::new())
         } else {
             let ops = core::mem::take(&mut round.ops);
+            self.round = self.round.wrapping_add(u32::from(!removals));
             (ops, core::mem::take(&mut round.waiting))
         };
         self.sent.push_back(Sent {

@@ -62,18 +62,26 @@ pub(crate) struct New {
     purpose: Purpose,
 }
 
-/// Adds a post to those of a publish. One message is one post for each home.
-pub(crate) fn add(new: &mut Vec<New>, to: ShardId, message: &Arc<Message>, purpose: Purpose) {
+/// Adds a post to those of a publish; whether it is one more: one message is one post for
+/// each home.
+pub(crate) fn add(
+    new: &mut Vec<New>,
+    to: ShardId,
+    message: &Arc<Message>,
+    purpose: Purpose,
+) -> bool {
     let same = |it: &&mut New| it.to == to && Arc::ptr_eq(&it.message, message);
-    match new.iter_mut().find(same) {
-        Some(known) => known.purpose.add(purpose),
-        None => new.push(New {
-            to,
-            number: 0,
-            message: Arc::clone(message),
-            purpose,
-        }),
+    if let Some(known) = new.iter_mut().find(same) {
+        known.purpose.add(purpose);
+        return false;
     }
+    new.push(New {
+        to,
+        number: 0,
+        message: Arc::clone(message),
+        purpose,
+    });
+    true
 }
 
 /// A publish that waits for room for its post.
@@ -138,9 +146,21 @@ impl Posts {
         out.is_some_and(|out| out.wait(waiting))
     }
 
-    /// The next publish that waits, if there is room for its post. That is there when the
-    /// publish is stored: one that is behind another of its client takes it a while later,
-    /// so that there may be as many posts too many as publishes wait.
+    /// A post to a home has its room, which it takes when its publish is stored.
+    pub(crate) fn reserve(&mut self, to: ShardId, cost: usize) {
+        if let Some(out) = self.to.get_mut(&to) {
+            out.reserve(cost);
+        }
+    }
+
+    /// A post that is not stored does not need its room any more.
+    pub(crate) fn unreserve(&mut self, new: &New) {
+        if let Some(out) = self.to.get_mut(&new.to) {
+            out.unreserve(new.message.cost());
+        }
+    }
+
+    /// The next publish that waits, if there is room for its post.
     pub(crate) fn next_waiting(&mut self, to: ShardId, limits: &PostLimits) -> Option<Waiting> {
         self.to.get_mut(&to)?.next_waiting(limits)
     }

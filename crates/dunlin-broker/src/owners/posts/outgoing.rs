@@ -42,23 +42,26 @@ pub(super) struct Outgoing {
     given_bytes: usize,
     /// Bytes of all messages of the list.
     pub(super) bytes: usize,
+    /// Posts of publishes that have room in the list and are not there yet, and bytes of
+    /// their messages.
+    reserved: (usize, usize),
     /// Publishes that wait for room in the list.
     crowd: VecDeque<Waiting>,
     crowd_bytes: usize,
     /// Bytes that the list takes in memory, and what waits for room in it.
     memory: usize,
+    /// Bytes that the store was asked for.
+    loading: usize,
     last: u64,
     /// How far the home has taken them.
     taken: u64,
-    /// Bytes that the store was asked for.
-    loading: usize,
-}
-
-/// A post, until it is taken.
     /// But for these, for which it has no room.
     untaken: BTreeSet<u64>,
     /// Of these topics it has none for others, too.
     closed: BTreeSet<Text>,
+}
+
+/// A post, until it is taken.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) number: u64,
@@ -81,21 +84,37 @@ impl Outgoing {
             given: 0,
             given_bytes: 0,
             bytes: 0,
+            reserved: (0, 0),
             crowd: VecDeque::new(),
             crowd_bytes: 0,
             memory: 0,
+            loading: 0,
             last: base,
             taken: 0,
-        }
-    }
-            loading: 0,
-
-    /// Whether a message of this cost may be posted.
             untaken: BTreeSet::new(),
             closed: BTreeSet::new(),
+        }
+    }
+
+    /// Whether a message of this cost may be posted.
     pub(super) fn has_room(&self, cost: usize, limits: &PostLimits) -> bool {
-        let bytes = self.bytes.saturating_add(cost);
-        self.list.len() < limits.messages_max && (self.list.is_empty() || bytes <= limits.bytes_max)
+        let (reserved, reserved_bytes) = self.reserved;
+        let messages = self.list.len() + reserved;
+        let bytes = (self.bytes + reserved_bytes).saturating_add(cost);
+        messages < limits.messages_max && (messages == 0 || bytes <= limits.bytes_max)
+    }
+
+    /// A post of a message of this cost has its room.
+    pub(super) const fn reserve(&mut self, cost: usize) {
+        let (messages, bytes) = &mut self.reserved;
+        (*messages, *bytes) = (*messages + 1, *bytes + cost);
+    }
+
+    /// It is in the list now, or will not be.
+    pub(super) const fn unreserve(&mut self, cost: usize) {
+        let (messages, bytes) = &mut self.reserved;
+        *messages = messages.saturating_sub(1);
+        *bytes = bytes.saturating_sub(cost);
     }
 
     /// A publish waits until there is room for its post; `false`: too many do.
@@ -167,6 +186,7 @@ impl Outgoing {
             ops.insert(0, make);
         }
         let cost = new.message.cost();
+        self.unreserve(cost);
         let entry = Entry {
             number: new.number,
             seq,
@@ -190,6 +210,10 @@ impl Outgoing {
             }
             return None;
         }
+        let entry = self.list.remove(at)?;
+        self.bytes -= entry.cost;
+        self.memory -= entry.memory();
+        Some((self.queue, entry.seq))
     }
 
     /// As [`Posts::next`](super::Posts::next); without `loads`, the store is not asked.
@@ -210,10 +234,6 @@ impl Outgoing {
             if durable {
                 self.memory -= message.cost();
             }
-        let entry = self.list.remove(at)?;
-        self.bytes -= entry.cost;
-        self.memory -= entry.memory();
-        Some((self.queue, entry.seq))
             posts.push(entry.post(message));
             bytes += cost;
             self.given += 1;
@@ -227,7 +247,11 @@ impl Outgoing {
         }
         let Some((messages_max, bytes_max)) = loads.filter(|_| self.may_give()) else {
             return Next::Nothing;
-        }
+        };
+        let (messages_max, bytes_max) = (
+            messages_max.clamp(1, POSTS_MAX),
+            bytes_max.min(POSTS_BYTES_MAX),
+        );
         let wanted = self.list.iter().skip(self.given);
         let wanted = wanted.take_while(|entry| entry.stored && entry.message.is_none());
         let (mut seqs, mut bytes) = (Vec::new(), 0);
@@ -240,16 +264,14 @@ impl Outgoing {
         }
         if seqs.is_empty() {
             return Next::Nothing;
-        };
-        let (messages_max, bytes_max) = (
-            messages_max.clamp(1, POSTS_MAX),
-            bytes_max.min(POSTS_BYTES_MAX),
-        );
+        }
+        self.loading = bytes;
         Next::Load(seqs)
     }
 
     /// Messages of posts came from the store; how many it has no longer.
     pub(super) fn handle_loaded(&mut self, messages: &[(u64, Option<Arc<Message>>)]) -> u64 {
+        self.end_loading();
         let loaded: BTreeMap<u64, &Option<Arc<Message>>> = messages
             .iter()
             .map(|(seq, message)| (*seq, message))
@@ -265,13 +287,11 @@ impl Outgoing {
                     entry.message = Some(Arc::clone(message));
                     *memory += entry.memory();
                 }
-        self.loading = bytes;
                 // The store has it no longer: it was damaged.
                 Some(None) => {
                     *memory -= entry.memory();
                     lost += entry.cost;
                     count += 1;
-        self.end_loading();
                     return false;
                 }
                 None => {}
@@ -280,6 +300,22 @@ impl Outgoing {
         });
         self.bytes -= lost;
         count
+    }
+
+    /// Nothing is being loaded any more.
+    pub(super) const fn end_loading(&mut self) {
+        self.loading = 0;
+    }
+
+    /// The home has no room for these, nor for others of these topics.
+    pub(super) fn handle_untaken(&mut self, numbers: Vec<u64>, topics: Vec<Text>) {
+        self.untaken = numbers.into_iter().collect();
+        self.closed = topics.into_iter().collect();
+    }
+
+    /// Whether it has said that of this topic.
+    pub(super) fn is_closed(&self, topic: &str) -> bool {
+        self.closed.contains(topic.as_bytes())
     }
 
     /// As [`Posts::handle_taken`](super::Posts::handle_taken).
@@ -304,22 +340,6 @@ impl Outgoing {
             if self.given > 0 {
                 self.given -= 1;
                 self.given_bytes -= first.cost;
-    /// Nothing is being loaded any more.
-    pub(super) const fn end_loading(&mut self) {
-        self.loading = 0;
-    }
-
-    /// The home has no room for these, nor for others of these topics.
-    pub(super) fn handle_untaken(&mut self, numbers: Vec<u64>, topics: Vec<Text>) {
-        self.untaken = numbers.into_iter().collect();
-        self.closed = topics.into_iter().collect();
-    }
-
-    /// Whether it has said that of this topic.
-    pub(super) fn is_closed(&self, topic: &str) -> bool {
-        self.closed.contains(topic.as_bytes())
-    }
-
             }
         }
         for entry in untaken.into_iter().rev() {
@@ -331,6 +351,9 @@ impl Outgoing {
     /// The home is gone: what it was given may be lost.
     pub(super) fn lose(&mut self) {
         self.is_there = false;
+        // It says that again when it is back.
+        self.untaken.clear();
+        self.closed.clear();
         self.give_again();
     }
 
@@ -351,9 +374,6 @@ impl Outgoing {
         let mut entries: Vec<Entry> = entries.collect();
         entries.sort_unstable_by_key(|entry| entry.number);
         self.bytes = entries.iter().map(|entry| entry.cost).sum();
-        // It says that again when it is back.
-        self.untaken.clear();
-        self.closed.clear();
         self.memory = entries.iter().map(Entry::memory).sum();
         let last = entries.last().map_or(0, |entry| entry.number);
         self.last = self.last.max(last);

@@ -217,6 +217,11 @@ fn messages_that_cannot_be_given_do_not_stay_in_memory() {
     };
     assert!(!posts.has_room(B, 1, &limits));
     limits.messages_max = 4;
+    posts.reserve(B, 1);
+    assert!(!posts.has_room(B, 1, &limits), "the last one is kept");
+    let mut new = Vec::new();
+    add(&mut new, B, &message("t"), purpose());
+    posts.unreserve(&new[0]);
     assert!(posts.has_room(B, 1, &limits));
     limits.bytes_max = posts.to[&B].bytes;
     assert!(!posts.has_room(B, 1, &limits) && posts.has_room(B, 0, &limits));
