@@ -32,7 +32,12 @@ pub(crate) fn begin(
         Ok(s) => s,
         Err(problem) => return Some(Reply::Queue(Box::new(QueueAnswer::Refused(problem)))),
     };
-    let limit = limit.min(MOVED_MAX);
+    // Another store may take some of them and refuse others.
+    let most = match own.members.is_far(own.members.home(to)) {
+        true => 1,
+        false => MOVED_MAX,
+    };
+    let limit = limit.min(most);
     let deliveries = take(own, s, limit);
     if deliveries.is_empty() {
         let empty = own
