@@ -328,8 +328,11 @@ impl Outgoing {
         self.taken = if again { up_to } else { self.taken.max(up_to) };
         self.last = self.last.max(up_to);
         let (mut seqs, mut untaken) = (Vec::new(), Vec::new());
-        let is_taken = |entry: &mut Entry| entry.stored && entry.number <= up_to;
-        while let Some(first) = self.list.pop_front_if(is_taken) {
+        let is_taken = |entry: &Entry| entry.stored && entry.number <= up_to;
+        while self.list.front().is_some_and(is_taken) {
+            let Some(first) = self.list.pop_front() else {
+                break;
+            };
             if self.untaken.contains(&first.number) {
                 untaken.push(first);
                 continue;

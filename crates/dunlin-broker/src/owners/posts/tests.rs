@@ -469,8 +469,7 @@ fn what_there_is_no_room_for_waits_and_others_go_past() {
     assert_eq!(take(&mut posts, false, &[2]), Some(alloc::vec![1, 3]));
     posts.end_taking(A, true);
     assert_eq!(posts.taken(A), 3);
-    let topic = alloc::vec![Text::from("t")];
-    let untaken = Some((alloc::vec![2], topic.clone()));
+    let untaken = Some((alloc::vec![2], alloc::vec![Text::from("t")]));
     assert_eq!(posts.untaken(A, false), untaken);
     assert_eq!(posts.memory(), posts.count_memory());
     assert!(posts.remind(A) && !posts.remind(A));
