@@ -42,7 +42,7 @@ pub(super) struct Incoming {
     /// Those for which receivers had no room are tried again after a while.
     is_reminded: bool,
     /// The shard knows that there are such.
-    is_told: bool,
+    is_known_there: bool,
 }
 
 /// How far posts are stored.
@@ -86,7 +86,7 @@ impl Default for Incoming {
             most: POSTS_MAX,
             is_refused: false,
             is_reminded: false,
-            is_told: false,
+            is_known_there: false,
         }
     }
 }
@@ -236,7 +236,7 @@ impl Incoming {
     /// As [`Posts::untaken`](super::Posts::untaken).
     pub(super) fn untaken(&mut self, again: bool) -> Option<(Vec<u64>, Vec<Text>)> {
         let numbers: Vec<u64> = self.stored.untaken.iter().copied().collect();
-        let is_news = core::mem::replace(&mut self.is_told, !numbers.is_empty());
+        let is_news = core::mem::replace(&mut self.is_known_there, !numbers.is_empty());
         if !is_news && !again && numbers.is_empty() {
             return None;
         }

@@ -150,7 +150,7 @@ fn what_a_receiver_of_another_store_has_no_room_for_waits() {
         peers[0].publish(&mut world, "t", "late".into(), qos);
         run(&mut world, &mut peers, Duration::from_secs(1));
         assert_eq!(peers[0].refused.last().map(|it| &*it.payload), Some("late"));
-        // Whatever begins again meanwhile.
+        // Both homes begin again meanwhile.
         for store in [1, 0] {
             crash_store(&mut world, store);
             run(&mut world, &mut peers, Duration::from_millis(100));
