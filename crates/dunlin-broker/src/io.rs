@@ -260,6 +260,13 @@ pub enum BusMessage {
         /// In the order of their numbers.
         posts: Vec<Post>,
     },
+    /// Of what the receiver has posted, there is no room for these posts here.
+    Untaken {
+        /// Their numbers: [`BusMessage::Taken`] is without them from now on.
+        numbers: Vec<u64>,
+        /// Their topics: others of these wait as well.
+        topics: Vec<Text>,
+    },
     /// What the receiver has posted is stored here.
     Taken {
         /// Up to the post with this number.

@@ -1,6 +1,9 @@
 //! The store of a simulated world: the reference store behind a delay, with
 //! faults. What was not committed when the world crashes is lost.
 
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
 use dunlin_store::{Batch, MemoryStore, Recovered, Request, StoreDone, StoreError, StoreOp};
 
 /// What is wrong with the disk.
@@ -13,6 +16,8 @@ pub enum Fault {
     Full,
     /// Nothing can be written or read.
     Broken,
+    /// What is written is there, and said not to be.
+    Unsure,
 }
 
 /// The disk.
@@ -21,6 +26,8 @@ pub struct Disk {
     store: MemoryStore,
     /// What is wrong with it.
     pub fault: Fault,
+    /// Payloads of messages that it has refused.
+    refused: BTreeSet<Bytes>,
 }
 
 impl Disk {
@@ -31,8 +38,30 @@ impl Disk {
             Fault::Full if !needs_room(request) => return self.store.handle(request),
             Fault::Full => StoreError::DiskFull,
             Fault::Broken => StoreError::Io("broken".into()),
+            Fault::Unsure => {
+                self.store.handle(request);
+                StoreError::Io("no answer".into())
+            }
         };
+        self.note_refused(request);
         StoreDone::Failed { token, error }
+    }
+
+    fn note_refused(&mut self, request: &Request) {
+        let Request::Write(batch) = request else {
+            return;
+        };
+        let payloads = batch.ops.iter().filter_map(|op| match op {
+            StoreOp::Enqueue { message, .. } => Some(message.payload.clone()),
+            _ => None,
+        });
+        self.refused.extend(payloads);
+    }
+
+    /// Whether it has refused a message with this payload.
+    #[must_use]
+    pub fn has_refused(&self, payload: &str) -> bool {
+        self.refused.contains(payload.as_bytes())
     }
 
     /// What another process left on it.

@@ -30,6 +30,9 @@ pub(crate) fn handle(own: &mut Owners, from: ShardId, message: BusMessage) {
     }
     match message {
         BusMessage::Posts { after, posts } => taking::handle_posts(own, from, after, posts),
+        BusMessage::Untaken { numbers, topics } => {
+            posts::handle_untaken(own, from, numbers, topics);
+        }
         BusMessage::Taken { up_to, again } => posts::handle_taken(own, from, up_to, again),
         _ => {}
     }

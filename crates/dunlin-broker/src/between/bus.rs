@@ -75,7 +75,9 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         BusMessage::PassedOn(PassedOn(passed)) => shared::handle_passed_on(own, from, *passed),
         BusMessage::Retained { message } => own.routing.handle_retained(from, &message),
         BusMessage::Introduced => introducing::handle_introduced(own, from),
-        message @ (BusMessage::Posts { .. } | BusMessage::Taken { .. }) => {
+        message @ (BusMessage::Posts { .. }
+        | BusMessage::Untaken { .. }
+        | BusMessage::Taken { .. }) => {
             apart::handle(own, from, message);
         }
         BusMessage::Returned { token, over } => loans::handle_returned(own, from, token, over),

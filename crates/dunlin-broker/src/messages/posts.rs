@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{Message, QoS, ShardId};
+use dunlin_base::{Message, QoS, ShardId, Text};
 use dunlin_store::{Seq, SessionKey, StoreOp};
 
 use crate::ids::SessionRef;
@@ -12,10 +12,8 @@ use crate::io::{BusMessage, Forward, Manner, NotTaken, Output};
 use crate::memory::Part;
 use crate::owners::pending::{Pending, PendingPublish, Rest};
 use crate::owners::posts::{self, New, Next, Purpose, Waiting};
+use crate::owners::session::Session;
 use crate::owners::{Later, Owners, note_unreadable_posts};
-
-/// The version of sessions of MQTT 3.1.1.
-const MQTT_3_1_1: u8 = 4;
 
 /// No session: messages that are loaded for posts.
 pub(crate) const LOADS: SessionRef = SessionRef {
@@ -50,20 +48,22 @@ pub(crate) fn add(
         return own.outbox.bus(to, BusMessage::Forward { forward, token });
     }
     let (limits, cost) = (&own.config.nodes.posts, message.cost());
-    let room = own.commits.posts.has_room(to, cost, limits);
+    // Refused there, others of its topic would wait in front of it.
+    let is_open = !own.commits.posts.is_closed(to, &message.topic);
+    let room = is_open && own.commits.posts.has_room(to, cost, limits);
     let memory = own.has_memory(cost);
     if !memory {
         own.note_refused(Part::Queued, 1);
     }
     if room && memory {
-        return posts::add(&mut publish.rest_mut().posts, to, message, purpose);
+        return add_new(own, to, message, purpose, publish);
     }
     if publish.lossy {
         own.stats.messages_dropped_full += 1;
         return;
     }
     // Publishers of retained messages wait for each other already, until they are stored.
-    let waits = memory && !message.retain;
+    let waits = memory && is_open && !message.retain;
     let waits = waits && publish.origin.is_some_and(|origin| is_mute(own, origin));
     let message = Arc::clone(message);
     let waiting = Waiting {
@@ -78,11 +78,33 @@ pub(crate) fn add(
     weigh(own);
 }
 
+/// A post has room: it is kept for it until its publish is stored.
+fn add_new(
+    own: &mut Owners,
+    to: ShardId,
+    message: &Arc<Message>,
+    purpose: Purpose,
+    publish: &mut PendingPublish,
+) {
+    need_queue(own, to);
+    if posts::add(&mut publish.rest_mut().posts, to, message, purpose) {
+        own.commits.posts.reserve(to, message.cost());
+    }
+}
+
+/// Sees to it that the queue of posts for a home has a key.
+fn need_queue(own: &mut Owners, to: ShardId) {
+    if !own.commits.posts.has_queue(to) {
+        let key = own.sessions.next_key();
+        own.commits.posts.add_queue(to, key);
+    }
+}
+
 /// Whether a publisher has no way to hear of a refusal: cut off, it would send the same
 /// again at once, and nothing else.
 fn is_mute(own: &Owners, origin: SessionRef) -> bool {
     let session = own.sessions.peek(origin.at);
-    session.is_some_and(|session| session.version() == MQTT_3_1_1)
+    session.is_some_and(Session::is_mute)
 }
 
 /// Goes on with the next publish that waits for room for its post, if there is some.
@@ -92,17 +114,20 @@ pub(crate) fn admit(own: &mut Owners, to: ShardId) {
         return;
     };
     weigh(own);
-    let Some(publish) = own.commits.publish_mut(next.token) else {
+    let Waiting {
+        token,
+        message,
+        purpose,
+    } = next;
+    let Some(publish) = own.commits.publish_mut(token) else {
         return own.outbox.note_missing();
     };
-    posts::add(
-        &mut publish.rest_mut().posts,
-        to,
-        &next.message,
-        next.purpose,
-    );
     publish.preparing = publish.preparing.saturating_sub(1);
-    own.later.push_back(Later::Admitted(to, next.token));
+    let is_new = posts::add(&mut publish.rest_mut().posts, to, &message, purpose);
+    if is_new {
+        own.commits.posts.reserve(to, message.cost());
+    }
+    own.later.push_back(Later::Admitted(to, token));
 }
 
 /// Adds the posts of a publish to what is stored for it.
@@ -110,10 +135,6 @@ pub(crate) fn write(own: &mut Owners, rest: &mut Rest) {
     let here = own.config.shard;
     let Rest { posts, work, .. } = rest;
     for post in posts {
-        if !own.commits.posts.has_queue(post.to) {
-            let key = own.sessions.next_key();
-            own.commits.posts.add_queue(post.to, key);
-        }
         let seq = own.commits.seq();
         own.commits.posts.write(here, post, &mut work.ops, seq);
     }
@@ -130,8 +151,17 @@ pub(crate) fn weigh(own: &mut Owners) {
 
 /// The posts of a publish are stored, or it is off.
 pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
-    for post in posts.iter().filter(|post| post.number > 0) {
-        own.commits.posts.settle(post.to, post.number, stored);
+    for post in posts {
+        if post.number == 0 {
+            own.commits.posts.unreserve(post);
+            admit(own, post.to);
+            continue;
+        }
+        let refused = own.commits.posts.settle(post.to, post.number, stored);
+        // After a restart it would be given, though its publisher gives it again.
+        if let Some((session, seq)) = refused {
+            own.commits.write(StoreOp::Dequeue { seq, session });
+        }
         own.later.push_back(Later::Post(post.to));
         if !stored {
             admit(own, post.to);
@@ -148,8 +178,14 @@ pub(crate) fn give(own: &mut Owners, to: ShardId) {
 
 fn give_now(own: &mut Owners, to: ShardId) {
     let durable = own.commits.is_durable();
+    own.budget.look();
+    // One by one where memory is short.
+    let loads = match own.has_memory(0) {
+        true => (usize::MAX, own.budget.common_room(Part::Queued)),
+        false => (1, 0),
+    };
     loop {
-        match own.commits.posts.next(to, durable) {
+        match own.commits.posts.next(to, durable, loads) {
             Next::Give { after, posts } => {
                 own.outbox.bus(to, BusMessage::Posts { after, posts });
             }
@@ -187,10 +223,7 @@ fn give_all(own: &mut Owners) {
 
 /// A home has stored what was posted to it.
 pub(crate) fn handle_taken(own: &mut Owners, from: ShardId, up_to: u64, again: bool) {
-    if !own.commits.posts.has_queue(from) {
-        let key = own.sessions.next_key();
-        own.commits.posts.add_queue(from, key);
-    }
+    need_queue(own, from);
     let taken = own.commits.posts.handle_taken(from, up_to, again);
     weigh(own);
     let (session, seqs) = taken.unwrap_or_default();
@@ -199,6 +232,16 @@ pub(crate) fn handle_taken(own: &mut Owners, from: ShardId, up_to: u64, again: b
     }
     own.later.push_back(Later::Post(from));
     admit(own, from);
+}
+
+/// A home has no room for posts with these numbers, nor for others of these topics.
+pub(crate) fn handle_untaken(
+    own: &mut Owners,
+    from: ShardId,
+    numbers: Vec<u64>,
+    topics: Vec<Text>,
+) {
+    own.commits.posts.handle_untaken(from, numbers, topics);
 }
 
 /// Has the store remove posts that were taken.

@@ -200,7 +200,8 @@ fn find_waiting(own: &mut Owners, topic: &str) -> Matches {
 }
 
 /// Gives a message that a transaction makes dead to the queue of its topic, if there is
-/// one with room.
+/// one with room. While the home of that is away, the transaction is off: outside of one
+/// the message would wait for it.
 pub(crate) fn place_dead(
     own: &mut Owners,
     token: u64,
@@ -211,7 +212,11 @@ pub(crate) fn place_dead(
     let source = Source::of(message, own.now).for_queue();
     let mut source = source.transacted().lossy();
     place(own, None, token, &mut source, publish);
+    let is_away = publish.refused == Some(NotTaken::Away);
     (publish.refused, publish.unmatched) = (refused, unmatched);
+    if is_away {
+        publish.refuse(NotTaken::Away);
+    }
 }
 
 /// The queue with this address, or its shard.

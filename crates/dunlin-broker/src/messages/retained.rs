@@ -126,6 +126,8 @@ pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored:
             };
             let previous = change.previous.clone().unwrap_or_else(removed);
             set_retained(own, &previous);
+            // It may have the other one all the same.
+            own.commits.write(op_of(&previous));
         }
     }
 }

@@ -25,10 +25,15 @@ const HELD_CONNECTED_FACTOR: usize = 8;
 
 /// Gives a publish its place behind earlier ones of the same client: one
 /// that other shards prepare must not be overtaken by one that they need
-/// not see [MQTT-4.6.0-5].
+/// not see [MQTT-4.6.0-5]. Where the client cannot be refused it waits as well while the
+/// store has earlier ones, and not in the same batch.
 pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
-    let origin = publish.origin;
+    let (origin, round) = (publish.origin, own.commits.round());
     let mut waits = publish.preparing > 0;
+    if let Some(origin) = origin.filter(|_| publish.rest().is_some()) {
+        let session = own.sessions.resolve_mut(origin);
+        waits |= session.is_some_and(|session| session.storing.is_behind(round));
+    }
     if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
         && (waits || session.preparing.front().is_some())
     {
@@ -58,17 +63,24 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
         if publish.preparing > 0 {
             return;
         }
-        let origin = publish.origin;
+        let (origin, needs_store) = (publish.origin, publish.rest().is_some());
+        let round = own.commits.round();
+        let mut is_off = false;
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
         if let Some(session) = session {
             match session.preparing.front() {
                 Some(first) if first != token => return,
+                Some(_) if needs_store && session.storing.is_behind(round) => return,
                 _ => session.preparing.pop(),
             }
+            is_off = session.storing.is_off(token);
         }
-        let Some(publish) = own.commits.take_publish(token) else {
+        let Some(mut publish) = own.commits.take_publish(token) else {
             return own.outbox.note_missing();
         };
+        if is_off {
+            publish.refuse(NotTaken::NotStored);
+        }
         commit_publish(own, token, publish);
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
         next = session.and_then(|session| session.preparing.front());
@@ -118,7 +130,7 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     };
     if is_whole {
         let ops = core::mem::take(ops);
-        if let Some((from, _)) = publish.rest().and_then(|rest| rest.taken) {
+        if let Some(from) = publish.rest().and_then(|rest| rest.taken) {
             own.commits.posts.note_attempt(from, &ops);
         }
         let pending = Pending::Publish(publish);
@@ -127,7 +139,34 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     for op in core::mem::take(ops) {
         own.commits.write_together(op);
     }
+    let (origin, round) = (publish.origin, own.commits.round());
+    if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
+        && session.is_mute()
+    {
+        session.storing.begin(round);
+    }
     own.commits.when_stored(token, Pending::Publish(publish));
+}
+
+/// The store has the batch of a publish, or has refused it.
+pub(crate) fn handle_written(own: &mut Owners, token: u64, publish: PendingPublish, stored: bool) {
+    let (origin, last) = (publish.origin, own.commits.last_token());
+    let mut session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+    let is_last = match &mut session {
+        Some(session) if !stored && session.is_mute() => {
+            session.storing.stop(last);
+            session.storing.end()
+        }
+        Some(session) => session.storing.end(),
+        None => false,
+    };
+    finish_publish(own, token, publish, stored);
+    if is_last {
+        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        if let Some(next) = session.and_then(|session| session.preparing.front()) {
+            advance(own, next);
+        }
+    }
 }
 
 /// The batch of a publish was stored, or the publish is off.
@@ -187,7 +226,7 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
     }
     settle_work(own, rest.work, stored);
     posts::settle(own, &rest.posts, stored);
-    if let Some((from, _)) = rest.taken {
+    if let Some(from) = rest.taken {
         own.later.push_back(Later::Taken(from, stored));
     }
     if let Some(passed) = rest.passed.filter(|_| !stored) {
@@ -228,8 +267,12 @@ pub(crate) fn settle_work(own: &mut Owners, mut work: Work, stored: bool) {
         retained::settle_retained(own, &change, stored);
     }
     for loan in core::mem::take(&mut work.loans) {
-        own.later
-            .extend(stored.then_some(Later::Lend(Box::new(loan))));
+        if stored {
+            own.later.push_back(Later::Lend(Box::new(loan)));
+        } else if let (Some(seq), Some(session)) = (loan.1.delivery.seq, loan.1.queue) {
+            let seq = Seq(seq);
+            own.commits.write(StoreOp::Dequeue { seq, session });
+        }
     }
     let transacted = work.take_transacted();
     settle_due(own, work, stored);
@@ -278,7 +321,10 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
     } in work.due
     {
         if let Some(seq) = delivery.seq.filter(|_| !stored) {
-            own.commits.take_queue(session.key, Seq(seq));
+            // It may be there all the same: a part of what was refused, or after an error.
+            let seq = Seq(seq);
+            let session = own.commits.take_queue(session.key, seq);
+            own.commits.write(StoreOp::Dequeue { seq, session });
         }
         let Some(entry) = own.sessions.resolve_mut(session) else {
             // Another member of its group gets it.

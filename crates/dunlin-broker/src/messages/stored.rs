@@ -63,7 +63,7 @@ fn handle_loaded(own: &mut Owners, session: SessionRef, messages: &[(u64, Option
 /// Work whose batch was stored.
 fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
     match pending {
-        Pending::Publish(publish) => settle::finish_publish(own, token, publish, true),
+        Pending::Publish(publish) => settle::handle_written(own, token, publish, true),
         Pending::Front(pending) => front::handle_done(own, token, pending, true),
         Pending::Forget { client_id, .. } => records::forgotten(own, &client_id),
         Pending::Node(node) => nodes::handle_stored(own, node, true),
@@ -85,6 +85,8 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Binding(_)
         | Pending::Load { .. }
         | Pending::Bury(_)
+        | Pending::Unburied(_)
+        | Pending::Untaken(_)
         | Pending::Pass(_)
         | Pending::Posted(..)
         | Pending::Introduction(_) => {}
@@ -94,7 +96,7 @@ fn handle_stored(own: &mut Owners, token: u64, pending: Pending) {
 /// Work whose batch the store refused.
 fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
     match pending {
-        Pending::Publish(publish) => settle::finish_publish(own, token, publish, false),
+        Pending::Publish(publish) => settle::handle_written(own, token, publish, false),
         Pending::Front(pending) => front::handle_done(own, token, pending, false),
         // Without its record gone, a restart would bring back a session.
         Pending::Forget { .. } => own.retry_later(pending),
@@ -114,6 +116,8 @@ fn handle_refused(own: &mut Owners, token: u64, pending: Pending) {
         Pending::Binding(_)
         | Pending::Load { .. }
         | Pending::Bury(_)
+        | Pending::Unburied(_)
+        | Pending::Untaken(_)
         | Pending::Pass(_)
         | Pending::Introduction(_) => {}
     }
@@ -133,6 +137,7 @@ pub(crate) fn retry(own: &mut Owners) {
                 session: posts::LOADS,
             } => posts::load_again(own),
             Pending::Take(from) => taking::undo(own, from),
+            Pending::Untaken(from) => taking::try_again(own, from),
             Pending::Posted(queue, seqs) => posts::remove(own, queue, seqs),
             Pending::Load { session } => {
                 if own.sessions.resolve(session).is_some() {
@@ -142,6 +147,7 @@ pub(crate) fn retry(own: &mut Owners) {
             Pending::Settlement(settlement) => credit::retry(own, settlement),
             Pending::Acquired(acquired) => keeping::record(own, *acquired),
             Pending::Bury(dead) => dead::bury(own, dead),
+            Pending::Unburied(node) => dead::release(own, node),
             Pending::Pass(passed) => {
                 let (to, passed) = *passed;
                 loans::lend(own, to, passed);

@@ -4,64 +4,95 @@
 use alloc::vec::Vec;
 
 use dunlin_base::ShardId;
+use dunlin_store::limits::BATCH_OPS_MAX;
 
 use crate::io::{BusMessage, Missed};
 use crate::messages::source::Source;
 use crate::messages::{deliver, finding, posts, retained, settle, shared};
 use crate::owners::Owners;
 use crate::owners::pending::{Pending, PendingPublish, Work};
-use crate::owners::posts::{Post, taken_op};
+use crate::owners::posts::{Post, Trial};
 use crate::owners::routing::Scope;
 
 /// Posts of another shard have come.
 pub(crate) fn handle_posts(own: &mut Owners, from: ShardId, after: u64, posts: Vec<Post>) {
     own.commits.posts.accept(from, after, posts);
-    take(own, from);
+    take(own, from, false);
+}
+
+/// Tries once more what receivers had no room for.
+pub(crate) fn try_again(own: &mut Owners, from: ShardId) {
+    own.commits.posts.end_reminder(from);
+    take(own, from, true);
+}
+
+/// Stores what has come, unless some of it is being stored. A post for which a receiver
+/// has no room waits, and those of its topic behind it.
+fn take(own: &mut Owners, from: ShardId, again: bool) {
+    if let Some(trial) = own.commits.posts.begin_taking(from, again) {
+        attempt(own, from, trial);
+    }
+    if own.commits.posts.remind(from) {
+        own.retry_later(Pending::Untaken(from));
+    }
     posts::weigh(own);
 }
 
-/// Stores what has come, unless some of it is being stored.
-fn take(own: &mut Owners, from: ShardId) {
-    let Some((posts, up_to)) = own.commits.posts.begin_taking(from) else {
+fn attempt(own: &mut Owners, from: ShardId, trial: Trial) {
+    let Trial {
+        posts,
+        mut closed,
+        tried,
+    } = trial;
+    let token = own.commits.token();
+    let mut publish = PendingPublish::new(None, false);
+    let mut untaken = Vec::new();
+    for post in posts {
+        if post.message.is_expired(own.now) {
+            own.stats.messages_expired += 1;
+        } else if closed.contains(&post.message.topic) || !place(own, token, &post, &mut publish) {
+            closed.insert(post.message.topic.clone());
+            untaken.push(post);
+        }
+    }
+    let here = own.config.shard;
+    let Some(taken) = own.commits.posts.leave((here, from), tried, untaken) else {
         return;
     };
-    let token = own.commits.token();
-    let mut publish = PendingPublish::new(None, true);
     let rest = publish.rest_mut();
-    (rest.transacted, rest.taken) = (true, Some((from, up_to)));
-    let ops = &mut rest.work.ops;
-    ops.push(taken_op(own.config.shard, from, up_to));
-    for post in &posts {
-        place(own, token, post, &mut publish);
-    }
+    (rest.transacted, rest.taken) = (true, Some(from));
+    rest.work.ops.insert(0, taken);
     settle::line_up(own, token, publish);
 }
 
-/// Gives a message to who gets it here when it is stored. It is acknowledged to its
-/// publisher: a receiver without room goes without.
-fn place(own: &mut Owners, token: u64, post: &Post, publish: &mut PendingPublish) {
+/// Gives a message to who gets it here when it is stored; `false`: one of them, or the
+/// index of retained messages, has no room for it.
+fn place(own: &mut Owners, token: u64, post: &Post, publish: &mut PendingPublish) -> bool {
     let (message, purpose) = (&post.message, &post.purpose);
     let mut work = Work::default();
-    if purpose.retain {
-        // Without room it is counted.
-        let _ = retained::prepare_retained(own, message, &mut work);
+    if purpose.retain && !retained::prepare_retained(own, message, &mut work) {
+        return false;
     }
-    let mut source = Source::of(message, own.now).transacted().lossy();
+    let mut source = Source::of(message, own.now).transacted();
     let scope = Scope {
         plain: purpose.plain,
         shares: &purpose.shares,
     };
     let mut found = finding::find(own, &source, None, Some(&scope));
-    // A receiver without room goes without, so that nothing is refused.
-    let _ = deliver::deliver_hits(own, &mut source, &mut found.hits, &mut work);
+    let fits = deliver::deliver_hits(own, &mut source, &mut found.hits, &mut work);
     let shares = core::mem::take(&mut found.missed);
     own.routing.recycle(found);
+    if !fits {
+        return false;
+    }
     publish.add_work(work);
     if !shares.is_empty() {
+        // Without room for it there, all of these are off and come again one by one.
         let message = source.message();
         let missed = Missed { message, shares };
         shared::choose_again(own, &missed, token, publish);
     }
+    true
 }
 
 /// What was posted is stored, or the store has refused it.
@@ -70,7 +101,7 @@ pub(crate) fn end(own: &mut Owners, from: ShardId, stored: bool) {
     match stored {
         true => {
             say_taken(own, from, false);
-            take(own, from);
+            take(own, from, false);
         }
         false => own.retry_later(Pending::Take(from)),
     }
@@ -79,10 +110,15 @@ pub(crate) fn end(own: &mut Owners, from: ShardId, stored: bool) {
 
 /// Has the store forget what it has refused: some of that may be there all the same.
 pub(crate) fn undo(own: &mut Owners, from: ShardId) {
-    for op in own.commits.posts.undo(own.config.shard, from) {
+    let ops = own.commits.posts.undo(own.config.shard, from);
+    let token = own.commits.token();
+    if ops.len() <= BATCH_OPS_MAX {
+        // A part of it would have some of them taken twice, or not at all.
+        return own.commits.write_whole(ops, token, Pending::Take(from));
+    }
+    for op in ops {
         own.commits.write_together(op);
     }
-    let token = own.commits.token();
     own.commits.when_stored(token, Pending::Take(from));
 }
 
@@ -94,6 +130,9 @@ pub(crate) fn ask_again(own: &mut Owners, from: ShardId) {
 
 /// Says to a shard how far what it posts is stored here.
 pub(crate) fn say_taken(own: &mut Owners, to: ShardId, again: bool) {
+    if let Some((numbers, topics)) = own.commits.posts.untaken(to, again) {
+        own.outbox.bus(to, BusMessage::Untaken { numbers, topics });
+    }
     let up_to = own.commits.posts.taken(to);
     own.outbox.bus(to, BusMessage::Taken { up_to, again });
 }

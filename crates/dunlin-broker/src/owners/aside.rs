@@ -1,5 +1,6 @@
 //! Messages of a node that some consumers do not take, for the others, and those that are
-//! dead. One that is only in the store is loaded before it leaves.
+//! dead. One that is only in the store is loaded before it leaves. Those that are dead while
+//! the home of their queue is away wait for it here, and count as messages of their node.
 
 use alloc::collections::VecDeque;
 use alloc::collections::vec_deque::Iter;
@@ -19,9 +20,16 @@ const WAITING_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     all: VecDeque<Entry>,
+    /// Dead messages that wait for a home. Bounded by what the node may have.
+    unburied: VecDeque<Unburied>,
     /// Of those in memory.
     bytes: usize,
+    /// It is looked after a while whether the home is there.
+    is_reminded: bool,
 }
+
+/// A dead message, why it is, and who waits until it is with the dead.
+pub(crate) type Unburied = (Delivery, Death, Waits);
 
 /// A message, and the links whose clients do not take it.
 #[derive(Debug)]
@@ -37,11 +45,16 @@ pub(super) struct Entry {
 pub(super) struct Stranded {
     /// They wait in the queue again.
     pub(super) back: Vec<Delivery>,
-    pub(super) dead: Vec<(Delivery, Death, Waits)>,
+    pub(super) dead: Vec<Unburied>,
 }
 
 impl Aside {
     pub(super) fn len(&self) -> usize {
+        self.all.len() + self.unburied.len()
+    }
+
+    /// How many wait for something else than a home.
+    pub(super) fn leaving(&self) -> usize {
         self.all.len()
     }
 
@@ -57,6 +70,40 @@ impl Aside {
 
     pub(super) fn iter(&self) -> Iter<'_, Entry> {
         self.all.iter()
+    }
+
+    /// Messages in memory.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Message>> {
+        let unburied = self.unburied.iter().map(|(delivery, ..)| delivery);
+        let all = self.all.iter().map(|it| &it.delivery).chain(unburied);
+        all.filter_map(Delivery::held)
+    }
+
+    /// Keeps a dead message until the home of its queue is there: in the store only, if it
+    /// is there. Whether that is to be looked for after a while.
+    pub(crate) fn keep_unburied(&mut self, mut dead: Unburied) -> bool {
+        dead.0.shed();
+        self.bytes += cost(&dead.0);
+        self.unburied.push_back(dead);
+        !core::mem::replace(&mut self.is_reminded, true)
+    }
+
+    /// It is looked whether the home is there; whether something waits for it.
+    pub(crate) fn end_reminder(&mut self) -> bool {
+        self.is_reminded = false;
+        !self.unburied.is_empty()
+    }
+
+    /// It is to be looked again, after a while.
+    pub(crate) const fn remind(&mut self) {
+        self.is_reminded = true;
+    }
+
+    /// The dead message that has waited longest for its home.
+    pub(crate) fn take_unburied(&mut self) -> Option<Unburied> {
+        let dead = self.unburied.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(cost(&dead.0));
+        Some(dead)
     }
 
     pub(super) fn put(&mut self, entry: Entry) {
@@ -139,7 +186,7 @@ impl Aside {
     }
 }
 
-/// Bytes that a delivery takes.
-fn cost(delivery: &Delivery) -> usize {
+/// Bytes that a delivery takes in memory.
+pub(super) fn cost(delivery: &Delivery) -> usize {
     delivery.held().map_or(0, |message| message.cost())
 }

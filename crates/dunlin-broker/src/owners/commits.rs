@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use crate::ids::SessionRef;
 use crate::owners::missing::Missing;
-use crate::owners::pending::{Pending, PendingPublish, Work};
+use crate::owners::pending::{Pending, PendingPublish, Rest, Work};
 use crate::owners::posts::Posts;
 
 /// Publishes that wait for other shards for which memory is kept while none does:
@@ -60,6 +60,8 @@ pub(crate) struct Commits {
     wholes: VecDeque<Whole>,
     /// Messages have moved from one queue to another in this round.
     moving: bool,
+    /// The number of the round of `others`.
+    round: u32,
     /// Batches that the store has; it answers them in order.
     sent: VecDeque<Sent>,
     /// Messages that the store is asked for, by token.
@@ -131,6 +133,7 @@ impl Commits {
             others: Round::default(),
             wholes: VecDeque::new(),
             moving: false,
+            round: 0,
             sent: VecDeque::new(),
             loads: HashMap::new(),
             publishes: Window::keeping(PUBLISHES_KEPT),
@@ -156,6 +159,17 @@ impl Commits {
     /// A name for work that waits.
     pub(crate) const fn token(&mut self) -> u64 {
         self.last_token += 1;
+        self.last_token
+    }
+
+    /// The number of the round that gathers now: what is written in one is stored or refused
+    /// together.
+    pub(crate) const fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// The last such name.
+    pub(crate) const fn last_token(&self) -> u64 {
         self.last_token
     }
 
@@ -252,23 +266,29 @@ impl Commits {
         self.publishes.take(token)
     }
 
-    /// Visits messages that are on their way into queues by way of the store.
+    /// Visits messages that are on their way into queues by way of the store, or out of
+    /// them.
     pub(crate) fn visit_due(&self, mut visit: impl FnMut(&Arc<Message>)) {
         let sent = self.sent.iter().flat_map(|sent| &sent.waiting);
         let waiting = self.others.waiting.iter().chain(sent);
         let waiting = waiting.map(|(_, pending)| pending);
         let waiting = waiting.chain(self.wholes.iter().map(|whole| &whole.pending));
-        let stored = waiting.filter_map(|pending| match pending {
-            Pending::Publish(publish) => publish.rest().map(|rest| &rest.work),
-            Pending::Promise(promise) => Some(&promise.work),
-            _ => None,
-        });
-        let publishes = self.publishes.iter();
-        let preparing = publishes.filter_map(|(_, publish)| Some(&publish.rest()?.work));
-        let all = stored.chain(preparing).chain(self.prepared.values());
-        for due in all.flat_map(|work| &work.due) {
-            due.delivery.held().into_iter().for_each(&mut visit);
+        let publishes = self.publishes.iter().map(|(_, publish)| publish);
+        let (mut works, mut rests) = (Vec::new(), Vec::new());
+        for pending in waiting.chain(&self.refused) {
+            match pending {
+                Pending::Publish(publish) => rests.extend(publish.rest()),
+                Pending::Promise(promise) => works.push(&promise.work),
+                Pending::Bury(dead) => dead.delivery.held().into_iter().for_each(&mut visit),
+                _ => {}
+            }
         }
+        rests.extend(publishes.filter_map(PendingPublish::rest));
+        works.extend(self.prepared.values());
+        let works = works.into_iter().flat_map(Work::due_and_retired);
+        let rests = rests.into_iter().flat_map(Rest::deliveries);
+        let all = works.chain(rests).filter_map(Delivery::held);
+        all.for_each(visit);
     }
 
     /// Keeps other work that waits for other shards.
@@ -377,6 +397,7 @@ impl Commits {
             (core::mem::replace(&mut round.ops, rest), Vec::new())
         } else {
             let ops = core::mem::take(&mut round.ops);
+            self.round = self.round.wrapping_add(u32::from(!removals));
             (ops, core::mem::take(&mut round.waiting))
         };
         self.sent.push_back(Sent {

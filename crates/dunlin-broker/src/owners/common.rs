@@ -172,6 +172,50 @@ impl Line {
     }
 }
 
+/// Publishes of one session that the store has, of a client that cannot be refused: it is
+/// cut off, and sends again what it has heard nothing of. What is behind a refused publish
+/// must not be there before that.
+#[derive(Debug, Default)]
+pub(crate) struct Storing {
+    /// How many of them.
+    count: u32,
+    /// In which round of the store they are.
+    round: u32,
+    /// The store has refused one: those up to this token are off as well.
+    off_up_to: u64,
+}
+
+impl Storing {
+    /// Another one is in this round.
+    pub(crate) const fn begin(&mut self, round: u32) {
+        self.count = self.count.saturating_add(1);
+        self.round = round;
+    }
+
+    /// One is stored, or refused; whether it was the last.
+    pub(crate) const fn end(&mut self) -> bool {
+        let is_last = self.count == 1;
+        self.count = self.count.saturating_sub(1);
+        is_last
+    }
+
+    /// Whether some are in another round than this one: one in this round could be stored
+    /// though those are refused.
+    pub(crate) const fn is_behind(&self, round: u32) -> bool {
+        self.count > 0 && self.round != round
+    }
+
+    /// One is refused: those up to this token are off.
+    pub(crate) const fn stop(&mut self, up_to: u64) {
+        self.off_up_to = up_to;
+    }
+
+    /// Whether one is off that was behind a refused one.
+    pub(crate) const fn is_off(&self, token: u64) -> bool {
+        token <= self.off_up_to
+    }
+}
+
 /// What every session has: its place among the others of this shard.
 #[derive(Debug)]
 pub(crate) struct SessionCore {
@@ -190,6 +234,7 @@ pub(crate) struct SessionCore {
     pub(crate) conn: Option<ConnIdx>,
     pub(crate) walks: Walks,
     pub(crate) preparing: Line,
+    pub(crate) storing: Storing,
     pub(crate) alarm: Alarm,
     /// What the budget counts for it.
     pub(crate) weight: Weight,
@@ -213,6 +258,7 @@ impl SessionCore {
             conn: None,
             walks: Walks::default(),
             preparing: Line::default(),
+            storing: Storing::default(),
             alarm: Alarm::default(),
             weight: Weight::default(),
             charge: Charge::default(),

@@ -245,13 +245,14 @@ impl Owners {
         let Some(node) = self.sessions.node_mut(s) else {
             return;
         };
-        node.taken.begin_leaving();
+        node.taken.begin_leaving(&delivery);
         self.later.push_back(Later::Bury(Box::new(Dead {
             node: node.reference(s),
             delivery,
             death,
             waits,
         })));
+        self.weigh_queue(s);
     }
 
     /// Has the store remove a message from the queue of a session.

@@ -16,7 +16,7 @@ use slab::Slab;
 
 use crate::config::Config;
 use crate::ids::SessionRef;
-use crate::owners::aside::Aside;
+use crate::owners::aside::{Aside, cost};
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::delayed::Delayed;
 use crate::owners::end::{BROWSED_MAX, End, ScanBudget, Search, Seen};
@@ -106,19 +106,28 @@ pub(crate) struct Taken {
     /// Those that are leaving, in a commit or to the queue for the dead, and may come
     /// back.
     leaving: usize,
+    leaving_bytes: usize,
     /// Those on their way to the store in one batch with the record of the node.
     recording: usize,
 }
 
 impl Taken {
     /// A message is leaving, in a batch of the store that is not decided.
-    pub(crate) const fn begin_leaving(&mut self) {
+    pub(crate) fn begin_leaving(&mut self, delivery: &Delivery) {
         self.leaving += 1;
+        self.leaving_bytes += cost(delivery);
     }
 
     /// It has left, or is about to come back.
-    pub(crate) const fn end_leaving(&mut self) {
+    pub(crate) fn end_leaving(&mut self, delivery: &Delivery) {
         self.leaving = self.leaving.saturating_sub(1);
+        self.leaving_bytes = self.leaving_bytes.saturating_sub(cost(delivery));
+    }
+
+    /// Messages that are not settled, and those that are leaving; and their bytes in memory.
+    const fn all(&self) -> (usize, usize) {
+        let messages = self.messages + self.leaving;
+        (messages, self.bytes + self.leaving_bytes)
     }
 
     /// A message takes the record of the node with it to the store.
@@ -218,12 +227,13 @@ impl Node {
     pub(crate) fn room(&self) -> Room {
         let options = &self.kept.options;
         let (messages, bytes) = (self.queue.expected(), self.queue.expected_bytes());
-        let messages = messages + self.taken.messages + self.delayed.len() + self.aside.len();
+        let (taken, taken_bytes) = self.taken.all();
+        let messages = messages + taken + self.delayed.len() + self.aside.len();
         let delayed = match self.delayed.publishes {
             true => self.delayed.all_bytes(),
             false => self.delayed.bytes(),
         };
-        let bytes = bytes + self.taken.bytes + delayed + self.aside.bytes();
+        let bytes = bytes + taken_bytes + delayed + self.aside.bytes();
         Room {
             messages: (messages, options.messages_max),
             bytes: (bytes, options.bytes_max),
@@ -458,7 +468,8 @@ impl SessionKind for Node {
 
     fn held_bytes(&self) -> usize {
         let queue = self.queue.expected_bytes() + self.queue.loading_bytes();
-        let held = queue + self.taken.bytes;
+        let (_, taken) = self.taken.all();
+        let held = queue + taken;
         held + self.aside.bytes() + self.delayed.bytes() + self.place_bytes()
     }
 
@@ -468,8 +479,7 @@ impl SessionKind for Node {
 
     fn visit_held(&self, visit: impl FnMut(&Arc<Message>)) {
         let taken = self.ends.iter().flat_map(|(_, end)| end.consumer.held());
-        let aside = self.aside.iter().filter_map(|it| it.delivery.held());
-        let all = self.queue.held().chain(taken).chain(aside);
+        let all = self.queue.held().chain(taken).chain(self.aside.held());
         let all = all.chain(self.delayed.held());
         all.for_each(visit);
     }
@@ -536,7 +546,7 @@ impl SessionKind for Node {
 
 /// Messages that are leaving a node, or are being loaded for that.
 pub(crate) fn leaving(node: &Node) -> usize {
-    node.taken.leaving + node.aside.len()
+    node.taken.leaving + node.aside.leaving()
 }
 
 /// What a filter takes here and in the tree, about.

@@ -78,6 +78,13 @@ impl Work {
         self.transacted.get_or_insert_default()
     }
 
+    /// Messages that are on their way into queues, or have left them with a transaction.
+    pub(crate) fn due_and_retired(&self) -> impl Iterator<Item = &Delivery> {
+        let retired = self.transacted.iter().flat_map(|all| &all.retired);
+        let due = self.due.iter().map(|due| &due.delivery);
+        due.chain(retired.map(|it| &it.delivery))
+    }
+
     /// Takes the messages that a transaction makes dead.
     pub(crate) fn take_dead(&mut self) -> Vec<Arc<Message>> {
         let transacted = self.transacted.as_mut();
@@ -224,10 +231,19 @@ pub(crate) struct Rest {
     pub(crate) operator: Option<u64>,
     /// What homes with other stores are to do with it.
     pub(crate) posts: Vec<posts::New>,
-    /// It is what another shard has posted, up to this number.
-    pub(crate) taken: Option<(ShardId, u64)>,
+    /// It is what this shard has posted.
+    pub(crate) taken: Option<ShardId>,
     /// It posts what a member of a group had, to a home with another store.
     pub(crate) passed: Option<Box<(ShardId, Passed)>>,
+}
+
+impl Rest {
+    /// Messages that are on their way into queues, or out of them, with it.
+    pub(crate) fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
+        let dead = self.dead.iter().map(|dead| &dead.delivery);
+        let moved = self.moved.iter().flat_map(|moved| &moved.deliveries);
+        self.work.due_and_retired().chain(dead).chain(moved)
+    }
 }
 
 impl PendingPublish {
@@ -444,6 +460,8 @@ pub(crate) enum Pending {
     Purge(Box<Purge>),
     /// A dead message whose link waits until it is with the dead.
     Bury(Box<Dead>),
+    /// Dead messages of this node wait for the home of their queue.
+    Unburied(SessionRef),
     /// An operator waits for what was written, under this number.
     Operator(u64),
     /// What a transaction of another shard takes here, that is still to be answered.
@@ -454,6 +472,8 @@ pub(crate) enum Pending {
     Introduction(Box<Introduction>),
     /// What the store has refused of what this shard has posted is taken out of it.
     Take(ShardId),
+    /// Receivers had no room for what this shard has posted.
+    Untaken(ShardId),
     /// What a member of a group had, for a home with another store.
     Pass(Box<(ShardId, Passed)>),
     /// Posts in this queue of the store are removed: they are taken.

@@ -64,6 +64,9 @@ impl DerefMut for Session {
     }
 }
 
+/// The version of sessions of MQTT 3.1.1.
+const MQTT_3_1_1: u8 = 4;
+
 impl Session {
     pub(crate) fn node(&self) -> Option<&Node> {
         match self {
@@ -186,6 +189,12 @@ impl Session {
 
     pub(crate) fn receiving(&self) -> usize {
         ask!(self, it => it.receiving())
+    }
+
+    /// Whether its client has no way to hear of a refusal: cut off, it sends the same again,
+    /// and what it has sent since.
+    pub(crate) fn is_mute(&self) -> bool {
+        self.version() == MQTT_3_1_1
     }
 
     pub(crate) fn version(&self) -> u8 {

@@ -8,14 +8,18 @@ use dunlin_base::{Instant, Message};
 use dunlin_queue::Delivery;
 use dunlin_store::{Seq, StoreOp};
 
+use crate::ids::SessionRef;
 use crate::messages::source::Source;
 use crate::messages::{publish, settle};
 use crate::owners::Owners;
-use crate::owners::node::Node;
+use crate::owners::node::{Node, leaving};
 use crate::owners::pending::{Dead, Pending, PendingPublish};
 use crate::queues::calls::{Call, Death};
 use crate::queues::{delivering, nodes};
 use crate::translate;
+
+/// Messages that wait for the home of their queue and leave their node at a time.
+const LEAVING_MAX: usize = 1024;
 
 /// A message of a node as the queue for the dead gets it, if there is one.
 pub(crate) fn message(
@@ -56,7 +60,7 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
         && (node.kept.options.dead_letter.is_some() || dead.death == Death::Due)
         && dead.delivery.is_stored()
     {
-        node.taken.end_leaving();
+        node.taken.end_leaving(&dead.delivery);
         node.aside.put_dead(dead.delivery, dead.death, dead.waits);
         return delivering::pump(own, s);
     }
@@ -72,8 +76,7 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
     if let Some(queue) = topic.filter(|_| !is_due)
         && !own.members.has(own.members.home(queue))
     {
-        // It waits for the home of that queue.
-        return own.retry_later(Pending::Bury(dead));
+        return wait(own, *dead);
     }
     let seq = dead.delivery.seq.map(Seq);
     let removal = seq.map(|seq| StoreOp::Dequeue {
@@ -98,6 +101,60 @@ pub(crate) fn bury(own: &mut Owners, dead: Box<Dead>) {
     settle::go_on(own, token, publish);
 }
 
+/// A dead message waits for the home of its queue. It counts as a message of its node, so
+/// that all of these have its limits.
+fn wait(own: &mut Owners, dead: Dead) {
+    let Dead {
+        node: of,
+        delivery,
+        death,
+        waits,
+    } = dead;
+    let Some(s) = own.sessions.resolve(of) else {
+        return;
+    };
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    node.taken.end_leaving(&delivery);
+    if node.aside.keep_unburied((delivery, death, waits)) {
+        own.retry_later(Pending::Unburied(of));
+    }
+    own.weigh_queue(s);
+}
+
+/// Buries dead messages of a node that wait for the home of their queue, as many as may
+/// leave at a time, if that is there.
+pub(crate) fn release(own: &mut Owners, of: SessionRef) {
+    let Some(s) = own.sessions.resolve(of) else {
+        return;
+    };
+    let Some(node) = own.sessions.node_mut(s) else {
+        return;
+    };
+    if !node.aside.end_reminder() {
+        return;
+    }
+    let queue = node.kept.options.dead_letter.as_deref();
+    let is_there = queue.is_none_or(|queue| own.members.has(own.members.home(queue)));
+    while let Some(node) = own.sessions.node_mut(s)
+        && is_there
+        && leaving(node) < LEAVING_MAX
+    {
+        match node.aside.take_unburied() {
+            Some((delivery, death, waits)) => own.bury(s, delivery, death, waits),
+            None => break,
+        }
+    }
+    if let Some(node) = own.sessions.node_mut(s)
+        && node.aside.end_reminder()
+    {
+        node.aside.remind();
+        own.retry_later(Pending::Unburied(of));
+    }
+    own.weigh_queue(s);
+}
+
 /// The store has moved a dead message, or has refused to: where its link waits for that,
 /// or its time has come, it is asked again.
 pub(crate) fn buried(own: &mut Owners, dead: Box<Dead>, stored: bool) {
@@ -117,8 +174,9 @@ pub(crate) fn buried(own: &mut Owners, dead: Box<Dead>, stored: bool) {
         return;
     };
     if let Some(node) = own.sessions.node_mut(s) {
-        node.taken.end_leaving();
+        node.taken.end_leaving(&dead.delivery);
     }
+    own.weigh_queue(s);
     if !is_over {
         settle::give_back(own, dead.node, dead.delivery);
     }

@@ -32,7 +32,12 @@ pub(crate) fn begin(
         Ok(s) => s,
         Err(problem) => return Some(Reply::Queue(Box::new(QueueAnswer::Refused(problem)))),
     };
-    let limit = limit.min(MOVED_MAX);
+    // Another store may take some of them and refuse others.
+    let most = match own.members.is_far(own.members.home(to)) {
+        true => 1,
+        false => MOVED_MAX,
+    };
+    let limit = limit.min(most);
     let deliveries = take(own, s, limit);
     if deliveries.is_empty() {
         let empty = own
@@ -90,7 +95,7 @@ fn take(own: &mut Owners, s: SessionIdx, limit: usize) -> Vec<Delivery> {
             own.outbox.note_missing();
             break;
         };
-        node.taken.begin_leaving();
+        node.taken.begin_leaving(&delivery);
         taken.push(delivery);
     }
     own.weigh_queue(s);
@@ -121,7 +126,7 @@ pub(crate) fn moved(own: &mut Owners, moved: Moved, stored: bool) {
         && let Some(node) = own.sessions.node_mut(s)
     {
         for delivery in deliveries.into_iter().rev() {
-            node.taken.end_leaving();
+            node.taken.end_leaving(&delivery);
             if !stored {
                 node.queue.put_first(delivery);
             }

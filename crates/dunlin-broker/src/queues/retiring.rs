@@ -63,7 +63,7 @@ pub(crate) fn prepare(
             fate = Fate::Dead;
             work.transacted_mut().dead.extend(message);
         }
-        node.taken.begin_leaving();
+        node.taken.begin_leaving(&delivery);
         let session = node.key;
         keeping::settle(own, s, place.end, *key, Outcome::Accepted);
         let op = op_of(session, &delivery, added.as_ref(), fate);
@@ -125,7 +125,7 @@ pub(crate) fn settle(own: &mut Owners, retired: Vec<Retired>, stored: bool) {
             }
             continue;
         };
-        node.taken.end_leaving();
+        node.taken.end_leaving(&retired.delivery);
         let s = retired.node.at;
         let refusers = core::mem::take(&mut retired.refusers);
         let Retired {

@@ -34,6 +34,7 @@ variants! {
         22 = Returned { token, over },
         23 = Posts { after, posts },
         24 = Taken { up_to, again },
+        25 = Untaken { numbers, topics },
     }
     Holder {
         1 = User(user),

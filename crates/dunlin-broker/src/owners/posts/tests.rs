@@ -1,12 +1,18 @@
 //! What one home posts to another, each owner by itself.
 
+use super::outgoing::{CROWD_BYTES_MAX, CROWD_MAX, Entry};
 use super::purpose::VERSION;
 use super::*;
+use bytes::Bytes;
 use dunlin_base::QoS;
+use dunlin_store::Target;
 
 const A: ShardId = ShardId(0);
 const B: ShardId = ShardId(1);
 const QUEUE: SessionKey = SessionKey(7);
+
+/// All that may be loaded at a time.
+const ALL: (usize, usize) = (usize::MAX, usize::MAX);
 
 fn message(topic: &str) -> Arc<Message> {
     Arc::new(Message {
@@ -41,7 +47,7 @@ fn publish(posts: &mut Posts, spare: u64) -> (u64, Vec<StoreOp>) {
 
 /// What is given now: the number before it, and its own.
 fn given(posts: &mut Posts, durable: bool) -> Option<(u64, Vec<u64>)> {
-    match posts.next(B, durable) {
+    match posts.next(B, durable, ALL) {
         Next::Give { after, posts } => {
             Some((after, posts.iter().map(|post| post.number).collect()))
         }
@@ -135,7 +141,7 @@ fn posts_are_given_in_order_when_all_before_them_are_stored() {
     assert_eq!(numbers, [5, 6, 7], "above what was taken");
     posts.settle(B, 6, true);
     assert_eq!(given(&mut posts, true), None);
-    posts.settle(B, 5, false);
+    assert_eq!(posts.settle(B, 5, false), Some((QUEUE, Seq(1))));
     assert_eq!(given(&mut posts, true), Some((4, alloc::vec![6])));
     posts.settle(B, 7, true);
     assert_eq!(given(&mut posts, true), Some((6, alloc::vec![7])));
@@ -164,11 +170,14 @@ fn what_is_not_known_to_be_taken_is_given_again_from_the_store() {
     assert_eq!(given(&mut posts, true), None, "it is gone");
     let taken = posts.handle_taken(B, 1, true);
     assert_eq!(taken, Some((QUEUE, alloc::vec![Seq(11)])));
-    let Next::Load(seqs) = posts.next(B, true) else {
+    let Next::Load(seqs) = posts.next(B, true, ALL) else {
         panic!("they are in the store");
     };
     assert_eq!(seqs, [Seq(12), Seq(13)]);
-    assert!(matches!(posts.next(B, true), Next::Nothing), "one request");
+    assert!(
+        matches!(posts.next(B, true, ALL), Next::Nothing),
+        "one request"
+    );
     // One of them was damaged.
     let lost = posts.handle_loaded(&[(12, None), (13, Some(message("t")))]);
     assert_eq!(lost, 1);
@@ -208,19 +217,33 @@ fn messages_that_cannot_be_given_do_not_stay_in_memory() {
     };
     assert!(!posts.has_room(B, 1, &limits));
     limits.messages_max = 4;
+    posts.reserve(B, 1);
+    assert!(!posts.has_room(B, 1, &limits), "the last one is kept");
+    let mut new = Vec::new();
+    add(&mut new, B, &message("t"), purpose());
+    posts.unreserve(&new[0]);
     assert!(posts.has_room(B, 1, &limits));
     limits.bytes_max = posts.to[&B].bytes;
     assert!(!posts.has_room(B, 1, &limits) && posts.has_room(B, 0, &limits));
     assert!(posts.has_room(A, usize::MAX, &limits), "one always has");
 }
 
+/// Tries posts of A, of which there is no room for `untaken`: those that the store is asked
+/// for now, if it is.
+fn take(posts: &mut Posts, again: bool, untaken: &[u64]) -> Option<Vec<u64>> {
+    let Trial {
+        posts: all, tried, ..
+    } = posts.begin_taking(A, again)?;
+    let is_untaken = |post: &Post| untaken.contains(&post.number);
+    let (left, taken): (Vec<Post>, Vec<Post>) = all.into_iter().partition(is_untaken);
+    posts.leave((B, A), tried, left)?;
+    Some(taken.iter().map(|it| it.number).collect())
+}
+
 #[test]
 fn a_post_is_taken_once_and_none_is_left_out() {
     let mut posts = Posts::new(0);
-    let take = |posts: &mut Posts| {
-        let taken = posts.begin_taking(A);
-        taken.map(|(posts, _)| posts.iter().map(|it| it.number).collect::<Vec<u64>>())
-    };
+    let take = |posts: &mut Posts| take(posts, false, &[]);
     posts.accept(A, 0, alloc::vec![post(1), post(3)]);
     assert_eq!(take(&mut posts), Some(alloc::vec![1, 3]));
     assert_eq!(posts.taken(A), 0);
@@ -259,7 +282,7 @@ fn a_post_is_taken_once_and_none_is_left_out() {
 fn what_is_stored_stays_when_later_posts_are_refused() {
     let mut posts = posts(0);
     posts.accept(A, 0, alloc::vec![post(1)]);
-    assert_eq!(posts.begin_taking(A).expect("one").1, 1);
+    assert_eq!(take(&mut posts, false, &[]), Some(alloc::vec![1]));
     let stored = StoreOp::Enqueue {
         seq: Seq(1),
         message: message("t"),
@@ -268,7 +291,7 @@ fn what_is_stored_stays_when_later_posts_are_refused() {
     posts.note_attempt(A, &[stored]);
     posts.end_taking(A, true);
     posts.accept(A, 1, alloc::vec![post(2)]);
-    assert_eq!(posts.begin_taking(A).expect("one").1, 2);
+    assert_eq!(take(&mut posts, false, &[]), Some(alloc::vec![2]));
     posts.end_taking(A, false);
     let undone = posts.undo(B, A);
     assert!(
@@ -300,7 +323,11 @@ fn posts_come_back_from_the_store() {
     for spare in [12, 11] {
         ops.extend(publish(&mut posts, spare).1);
     }
-    ops.push(taken_op(A, B, 99));
+    let stored = Progress {
+        up_to: 99,
+        untaken: [90, 92].into(),
+    };
+    ops.push(taken_op(A, B, &stored));
     store.apply(&Batch { token: 1, ops });
     let recovered = store.recover();
     let mut posts = Posts::new(1);
@@ -315,9 +342,11 @@ fn posts_come_back_from_the_store() {
         assert_eq!(posts.restore_taken(A, true, name, value), 0);
     }
     assert_eq!((posts.taken(B), posts.len()), (99, 2));
+    let untaken = posts.untaken(B, true);
+    assert_eq!(untaken, Some((alloc::vec![90, 92], Vec::new())));
     posts.handle_taken(B, 0, true);
     // In the order of their numbers, not of their places.
-    let Next::Load(seqs) = posts.next(B, true) else {
+    let Next::Load(seqs) = posts.next(B, true, ALL) else {
         panic!("they are in the store");
     };
     assert_eq!(seqs, [Seq(12), Seq(11)]);
@@ -382,7 +411,7 @@ fn posts_that_cannot_be_read_are_counted_and_left_out() {
         if here == A {
             assert_eq!(posts.taken(B), 0);
             posts.handle_taken(B, 0, true);
-            let Next::Load(seqs) = posts.next(B, true) else {
+            let Next::Load(seqs) = posts.next(B, true, ALL) else {
                 panic!("they are in the store");
             };
             assert_eq!(seqs, [Seq(11), Seq(13)], "those behind it are given");
@@ -429,4 +458,123 @@ fn publishes_wait_for_room_and_not_too_many() {
     };
     let mut posts = self::posts(0);
     assert!(posts.wait(B, large()) && !posts.wait(B, large()));
+}
+
+/// Posts for which there is no room stay with who has posted them, and are given again; the
+/// others go past them.
+#[test]
+fn what_there_is_no_room_for_waits_and_others_go_past() {
+    let mut posts = Posts::new(0);
+    posts.accept(A, 0, alloc::vec![post(1), post(2), post(3)]);
+    assert_eq!(take(&mut posts, false, &[2]), Some(alloc::vec![1, 3]));
+    posts.end_taking(A, true);
+    assert_eq!(posts.taken(A), 3);
+    let untaken = Some((alloc::vec![2], alloc::vec![Text::from("t")]));
+    assert_eq!(posts.untaken(A, false), untaken);
+    assert_eq!(posts.memory(), posts.count_memory());
+    assert!(posts.remind(A) && !posts.remind(A));
+    // Not tried before it is time; others of its topic are not either.
+    assert_eq!(take(&mut posts, false, &[]), None);
+    posts.accept(A, 3, alloc::vec![post(4)]);
+    let trial = posts.begin_taking(A, false).expect("one");
+    assert!(trial.closed.contains(&b"t"[..]));
+    let op = posts.leave((B, A), trial.tried, trial.posts);
+    let Some(StoreOp::PutMeta { value, .. }) = op else {
+        panic!("{op:?}");
+    };
+    let stored = Progress {
+        up_to: 4,
+        untaken: [2, 4].into(),
+    };
+    assert_eq!(read_taken(&value), Some(stored));
+    posts.end_taking(A, true);
+    // No news, and nothing for the store.
+    assert_eq!(take(&mut posts, true, &[2, 4]), None);
+    assert_eq!(take(&mut posts, true, &[4]), Some(alloc::vec![2]));
+    // The store refuses it: all of them come again.
+    posts.end_taking(A, false);
+    posts.end_refusing(A);
+    assert_eq!((posts.taken(A), posts.len(), posts.memory()), (4, 0, 0));
+    posts.accept(A, 4, alloc::vec![post(2), post(3), post(4)]);
+    for number in [2, 4] {
+        let taken = take(&mut posts, true, &[]);
+        assert_eq!(taken, Some(alloc::vec![number]), "fewer at once");
+        posts.end_taking(A, true);
+    }
+    posts.accept(A, 4, alloc::vec![post(5)]);
+    assert_eq!(take(&mut posts, false, &[]), Some(alloc::vec![5]));
+    posts.end_taking(A, true);
+    let none = Some((Vec::new(), Vec::new()));
+    assert_eq!(
+        (posts.untaken(A, false), posts.untaken(A, false)),
+        (none, None)
+    );
+    assert_eq!((posts.taken(A), posts.len(), posts.memory()), (5, 0, 0));
+    // There is an end to it: what comes then waits for all.
+    let mut posts = Posts::new(0);
+    let all: Vec<u64> = (1..=2 * UNTAKEN_MAX as u64).collect();
+    posts.accept(A, 0, all.iter().copied().map(post).collect());
+    assert_eq!(take(&mut posts, false, &all), Some(Vec::new()));
+    posts.end_taking(A, true);
+    assert_eq!(take(&mut posts, false, &[]), None);
+    assert_eq!(posts.taken(A), UNTAKEN_MAX as u64);
+}
+
+#[test]
+fn posts_that_are_not_taken_stay_and_are_given_again() {
+    let mut posts = posts(0);
+    for spare in 1..=3 {
+        let (number, _) = publish(&mut posts, spare);
+        posts.settle(B, number, true);
+    }
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![1, 2, 3])));
+    posts.handle_untaken(B, alloc::vec![2], alloc::vec![Text::from("t")]);
+    assert!(posts.is_closed(B, "t") && !posts.is_closed(B, "other"));
+    let taken = posts.handle_taken(B, 3, false);
+    assert_eq!(taken, Some((QUEUE, alloc::vec![Seq(1), Seq(3)])));
+    assert_eq!((posts.len(), posts.memory()), (1, posts.count_memory()));
+    let (number, _) = publish(&mut posts, 4);
+    posts.settle(B, number, true);
+    assert_eq!(given(&mut posts, true), Some((2, alloc::vec![4])));
+    // It begins again, and is given both.
+    posts.lose(B);
+    assert!(!posts.is_closed(B, "t"));
+    posts.handle_untaken(B, alloc::vec![2], Vec::new());
+    posts.handle_taken(B, 3, true);
+    let Next::Load(seqs) = posts.next(B, true, ALL) else {
+        panic!("they are in the store");
+    };
+    assert_eq!(seqs, [Seq(2), Seq(4)]);
+    posts.handle_loaded(&[(2, Some(message("t"))), (4, Some(message("t")))]);
+    assert_eq!(given(&mut posts, true), Some((3, alloc::vec![2, 4])));
+    posts.handle_untaken(B, Vec::new(), Vec::new());
+    posts.handle_taken(B, 4, false);
+    assert_eq!((posts.len(), posts.memory()), (0, 0));
+}
+
+/// What is loaded counts from the moment at which it is asked for.
+#[test]
+fn posts_are_loaded_as_far_as_there_is_memory() {
+    for (loads, wanted) in [(ALL, 3), ((1, 0), 1), ((2, usize::MAX), 2), ((0, 0), 1)] {
+        let mut posts = posts(0);
+        posts.lose(B);
+        for spare in 1..=3 {
+            let (number, _) = publish(&mut posts, spare);
+            posts.settle(B, number, true);
+        }
+        posts.handle_taken(B, 0, true);
+        assert_eq!(given(&mut posts, true), Some((0, alloc::vec![1, 2, 3])));
+        posts.lose(B);
+        posts.handle_taken(B, 0, true);
+        let before = posts.memory();
+        let Next::Load(seqs) = posts.next(B, true, loads) else {
+            panic!("they are in the store");
+        };
+        assert_eq!(seqs.len(), wanted, "{loads:?}");
+        let cost = message("t").cost();
+        assert_eq!(posts.memory(), before + wanted * cost);
+        assert_eq!(posts.memory(), posts.count_memory());
+        posts.load_again();
+        assert_eq!(posts.memory(), before);
+    }
 }

@@ -11,9 +11,11 @@ use dunlin_amqp::codec::{Message, Properties};
 use dunlin_amqp::{Connection, Limits, LinkId, SaslPolicy, Settings, Side};
 use dunlin_base::Text;
 use dunlin_base::transport::Transport;
+use dunlin_broker::control::values::{Reply, Request};
 use dunlin_broker::{NamedQueue, QueueOptions, home_shard};
 use dunlin_sim::{
-    AmqpClient, Seen, Setup, World, crash_store, is_store_ready, open_on, run_amqp, start_store,
+    AmqpClient, Seen, Setup, World, ask, crash_store, is_store_ready, open_on, run_amqp,
+    start_store,
 };
 
 /// A condition of a client whose request needs a home that is away.
@@ -313,13 +315,14 @@ fn what_is_asked_of_a_home_that_is_away_is_answered() {
     }
 }
 
-#[test]
-fn a_dead_message_waits_for_the_home_of_its_queue() {
+/// Two stores, the second of which has gone: a queue at the first whose dead go to one at
+/// the second.
+fn away_from_the_dead(options: QueueOptions) -> World {
     let dead = format!("/queues/{}", queue(1));
     let mut world = two_stores(|setup| {
         let options = QueueOptions {
             dead_letter: Some(Text::from(dead.as_str())),
-            ..QueueOptions::default()
+            ..options
         };
         let first = NamedQueue {
             options,
@@ -329,6 +332,68 @@ fn a_dead_message_waits_for_the_home_of_its_queue() {
     });
     crash_store(&mut world, 1);
     settle(&mut world);
+    world
+}
+
+/// Rejects the next message that came; `false`: there is none.
+fn reject(taker: &mut AmqpClient) -> bool {
+    let delivery = taker.find(|event| match event {
+        Seen::Message(delivery, _) => Some(*delivery),
+        _ => None,
+    });
+    let rejected = DeliveryState::Outcome(Outcome::Rejected(Rejected { error: None }));
+    delivery.is_some_and(|delivery| {
+        let settled = taker.engine.settle(delivery, Some(&rejected));
+        settled.expect("a delivery");
+        true
+    })
+}
+
+#[test]
+fn dead_messages_that_wait_for_a_home_count_as_those_of_their_queue() {
+    const MAX: usize = 3;
+    let mut world = away_from_the_dead(QueueOptions {
+        messages_max: MAX,
+        ..QueueOptions::default()
+    });
+    let address = format!("/queues/{}", queue(0));
+    let mut from = client_at(&mut world, 0);
+    let link = sender(&mut world, &mut from, None);
+    let mut taker = client_at(&mut world, 0);
+    let session = taker.open(world.now()).expect("open");
+    taker.receiver(session, &address, 100).expect("a link");
+    run_amqp(&mut world, &mut [&mut taker]);
+    let send = |world: &mut World, clients: [&mut AmqpClient; 2], byte| {
+        let [from, taker] = clients;
+        let sent = from.send(link, &message(Some(&address), byte));
+        sent.expect("credit");
+        run_amqp(world, &mut [from, taker]);
+        outcomes(from)
+    };
+    for byte in 0..MAX as u8 {
+        let sent = send(&mut world, [&mut from, &mut taker], byte);
+        assert_eq!(sent, [""], "message {byte}");
+        assert!(reject(&mut taker), "message {byte}");
+        pass(&mut world, &mut taker, Duration::from_secs(2));
+    }
+    let full = send(&mut world, [&mut from, &mut taker], 9);
+    assert_eq!(full, ["amqp:resource-limit-exceeded"]);
+    let census = world.census();
+    assert_eq!((census.miscounted_bytes, census.in_flight), (0, MAX));
+    assert_eq!(world.disk.stored_messages(), MAX);
+    start_store(&mut world, 1);
+    pass(&mut world, &mut taker, Duration::from_secs(3));
+    assert_eq!(world.disk.stored_messages(), 0);
+    assert_eq!(world.disks[0].stored_messages(), MAX, "with the dead");
+    let sent = send(&mut world, [&mut from, &mut taker], 9);
+    assert_eq!(sent, [""]);
+    let census = world.census();
+    assert_eq!((census.miscounted_bytes, census.pending), (0, 0));
+}
+
+#[test]
+fn a_dead_message_waits_for_the_home_of_its_queue() {
+    let mut world = away_from_the_dead(QueueOptions::default());
     let address = format!("/queues/{}", queue(0));
     let mut from = client_at(&mut world, 0);
     let link = sender(&mut world, &mut from, Some(&address));
@@ -339,15 +404,7 @@ fn a_dead_message_waits_for_the_home_of_its_queue() {
     let session = taker.open(world.now()).expect("open");
     taker.receiver(session, &address, 1).expect("a link");
     run_amqp(&mut world, &mut [&mut taker]);
-    let delivery = taker.find(|event| match event {
-        Seen::Message(delivery, _) => Some(*delivery),
-        _ => None,
-    });
-    let rejected = DeliveryState::Outcome(Outcome::Rejected(Rejected { error: None }));
-    let settled = taker
-        .engine
-        .settle(delivery.expect("a message"), Some(&rejected));
-    settled.expect("a delivery");
+    assert!(reject(&mut taker), "a message");
     pass(&mut world, &mut taker, Duration::from_secs(3));
     assert_eq!(world.disk.stored_messages(), 1, "it is not lost");
     start_store(&mut world, 1);
@@ -355,4 +412,47 @@ fn a_dead_message_waits_for_the_home_of_its_queue() {
     assert_eq!(world.disk.stored_messages(), 0);
     assert_eq!(world.disks[0].stored_messages(), 1, "it is with the dead");
     assert_eq!(world.census().pending, 0);
+}
+
+/// What does not fit there stays here, and nothing is at both.
+#[test]
+fn messages_that_are_moved_to_a_queue_of_another_store_are_there_or_here() {
+    const SENT: usize = 5;
+    const MAX: usize = 3;
+    let mut world = two_stores(|setup| {
+        let small = NamedQueue {
+            options: QueueOptions {
+                messages_max: MAX,
+                ..QueueOptions::default()
+            },
+            ..named(1)
+        };
+        setup.config.queues.named = vec![named(0), small];
+    });
+    let [from, to] = [0, 1].map(|home| format!("/queues/{}", queue(home)));
+    let mut client = client_at(&mut world, 0);
+    let link = sender(&mut world, &mut client, Some(&from));
+    for byte in 0..SENT as u8 {
+        client.send(link, &message(None, byte)).expect("credit");
+        run_amqp(&mut world, &mut [&mut client]);
+        assert_eq!(outcomes(&mut client), [""]);
+    }
+    let mut all = 0;
+    for _ in 0..SENT {
+        let order = Request::Move {
+            address: Text::from(from.as_str()),
+            to: Text::from(to.as_str()),
+            limit: 100,
+        };
+        ask(&mut world, 0, order);
+        settle(&mut world);
+        let Some(Reply::Moved { count, .. }) = world.replies.pop() else {
+            panic!("an answer");
+        };
+        all += count;
+        let stored = [&world.disk, &world.disks[0]].map(|disk| disk.stored_messages());
+        assert_eq!(stored, [SENT - all, all]);
+    }
+    assert_eq!(all, MAX);
+    assert_eq!(world.census().miscounted_bytes, 0);
 }

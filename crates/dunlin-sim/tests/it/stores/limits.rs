@@ -5,7 +5,7 @@ use core::time::Duration;
 use dunlin_base::QoS;
 use dunlin_broker::{Event, Part};
 use dunlin_mqtt_codec::Version;
-use dunlin_sim::{Setup, World, crash_store, is_store_ready, run, start_store};
+use dunlin_sim::{Fault, Setup, World, crash_store, is_store_ready, run, start_store};
 
 use super::{DURABLE, at, connect, payloads, peer};
 
@@ -121,5 +121,101 @@ fn a_publisher_that_cannot_be_refused_waits_for_room() {
         }
         let census = world.census();
         assert_eq!((census.pending, census.miscounted_bytes), (0, 0));
+    }
+}
+
+/// It was acknowledged: it waits where it was published, and what has room goes past it.
+#[test]
+fn what_a_receiver_of_another_store_has_no_room_for_waits() {
+    const MAX: usize = 3;
+    for qos in [QoS::AtLeastOnce, QoS::ExactlyOnce] {
+        let mut world = two_stores(|setup| setup.config.sessions.queue_messages_max = MAX);
+        let mut peers = [
+            at("publisher", 0, DURABLE, &[]),
+            at("full", 1, DURABLE, &[("t", qos)]),
+            at("other", 1, DURABLE, &[("u", qos)]),
+        ];
+        connect(&mut world, &mut peers);
+        peers[1].parked = true;
+        peers[1].cut(&mut world);
+        run(&mut world, &mut peers, Duration::from_millis(300));
+        let numbers: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
+        for number in &numbers {
+            peers[0].publish(&mut world, "t", number.clone(), qos);
+            peers[0].publish(&mut world, "u", number.clone(), qos);
+        }
+        run(&mut world, &mut peers, Duration::from_secs(3));
+        assert_eq!(payloads(&peers[2]).collect::<Vec<_>>(), numbers);
+        // As at home, its publishers hear of it.
+        peers[0].publish(&mut world, "t", "late".into(), qos);
+        run(&mut world, &mut peers, Duration::from_secs(1));
+        assert_eq!(peers[0].refused.last().map(|it| &*it.payload), Some("late"));
+        // Both homes begin again meanwhile.
+        for store in [1, 0] {
+            crash_store(&mut world, store);
+            run(&mut world, &mut peers, Duration::from_millis(100));
+            start_store(&mut world, store);
+            run(&mut world, &mut peers, Duration::from_secs(2));
+        }
+        assert_eq!(world.disks[0].stored_messages(), MAX);
+        assert!(world.disk.stored_messages() > 0, "at the publisher's");
+        peers[1].parked = false;
+        connect(&mut world, &mut peers);
+        run(&mut world, &mut peers, Duration::from_secs(20));
+        let acknowledged = peers[0].acknowledged.iter().filter(|it| it.topic == "t");
+        let acknowledged: Vec<&str> = acknowledged.map(|it| &*it.payload).collect();
+        assert!(acknowledged.len() > MAX, "{acknowledged:?}");
+        assert_eq!(payloads(&peers[1]).collect::<Vec<_>>(), acknowledged);
+        let stored = world.disk.stored_messages() + world.disks[0].stored_messages();
+        let census = world.census();
+        assert_eq!((stored, census.pending, census.miscounted_bytes), (0, 0, 0));
+        connect(&mut world, &mut peers);
+        peers[0].publish(&mut world, "t", "last".into(), qos);
+        run(&mut world, &mut peers, Duration::from_secs(1));
+        assert_eq!(payloads(&peers[1]).last(), Some("last"));
+    }
+}
+
+/// The publisher is refused and publishes it again; the store has both, and one is given.
+#[test]
+fn a_post_that_was_refused_and_is_stored_is_not_given() {
+    for (qos, receiver) in [
+        (QoS::AtLeastOnce, 1),
+        (QoS::ExactlyOnce, 1),
+        (QoS::ExactlyOnce, 0),
+    ] {
+        let mut world = two_stores(|_| {});
+        let mut peers = [
+            at("publisher", 0, DURABLE, &[]),
+            at("subscriber", receiver, DURABLE, &[("t", QoS::ExactlyOnce)]),
+        ];
+        connect(&mut world, &mut peers);
+        // Nothing of it is taken before the publisher's home begins again.
+        peers[1].parked = true;
+        peers[1].cut(&mut world);
+        crash_store(&mut world, 1);
+        run(&mut world, &mut peers, Duration::from_millis(300));
+        world.disk.fault = Fault::Unsure;
+        peers[0].publish(&mut world, "t", "x".into(), qos);
+        run(&mut world, &mut peers, Duration::from_millis(500));
+        assert_eq!(
+            (peers[0].acknowledged.len(), peers[0].refused.len()),
+            (0, 1)
+        );
+        world.disk.fault = Fault::None;
+        peers[0].publish(&mut world, "t", "x".into(), qos);
+        run(&mut world, &mut peers, Duration::from_secs(3));
+        assert_eq!(peers[0].acknowledged.len(), 1);
+        assert_eq!(world.disk.stored_messages(), 1, "{qos:?}, {receiver}");
+        crash_store(&mut world, 0);
+        run(&mut world, &mut peers, Duration::from_millis(100));
+        for store in [0, 1] {
+            start_store(&mut world, store);
+        }
+        peers[1].parked = false;
+        run(&mut world, &mut peers, Duration::from_secs(1));
+        connect(&mut world, &mut peers);
+        run(&mut world, &mut peers, Duration::from_secs(5));
+        assert_eq!(payloads(&peers[1]).collect::<Vec<_>>(), ["x"]);
     }
 }
