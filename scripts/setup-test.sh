@@ -11,6 +11,7 @@
 #                    openapi-spec-validator
 #   target/interop   MQTT.js and rhea from npm
 #   target/interop-java  what interop/amqp/pom.xml names, from Maven
+#   target/kafka     a server of Kafka, which scripts/sink/kafka/pom.xml names, from Maven
 #   target/peers     nats-server 2.15, for the log of a partition, from the Go module
 #                    proxy where there is Go; with --brokers: mqttv5, a broker that speaks QUIC, from
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
@@ -210,6 +211,25 @@ java_packages() {
     fi
 }
 
+kafka_jars() {
+    local jars=target/kafka
+    if [ "$jars/done" -nt scripts/sink/kafka/pom.xml ]; then
+        return
+    fi
+    if ! command -v mvn >/dev/null; then
+        skip 'Kafka: no maven'
+        return
+    fi
+    rm -rf "$jars"
+    if timeout "$SECONDS_MAX" mvn -q -B -f scripts/sink/kafka/pom.xml dependency:copy-dependencies \
+        "-DoutputDirectory=$PWD/$jars" >target/setup-kafka.log 2>&1; then
+        touch "$jars/done"
+        done_with "copied Kafka's jars into $jars"
+    else
+        skip 'Kafka: see target/setup-kafka.log'
+    fi
+}
+
 artemis() {
     local folder="${CARGO_TARGET_DIR:-target}/peers/artemis"
     if [ "$folder/classes/Embedded.class" -nt bench/artemis/Embedded.java ]; then
@@ -314,6 +334,7 @@ esac
 python_environment
 node_packages
 java_packages
+kafka_jars
 nats_server
 coap_peer
 if [ "${1:-}" = --brokers ]; then
