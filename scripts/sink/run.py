@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -480,9 +481,18 @@ def kafka(bench: Bench, args: argparse.Namespace) -> str:
         f"kafka = {{ servers = ['{server.server}'], topic = 'readings' }}"
     ).start()
     subscribed(bench, sink)
-    publishers = [Publisher(bench.broker.ports["tcp"], f"p{n}", f"k/{n}", 1) for n in range(3)]
-    for publisher in publishers:
-        publisher.start()
+    publishers = [Lines(bench.broker, f"k/{number}") for number in range(3)]
+    stopping, sent = threading.Event(), 0
+
+    def feed() -> None:
+        nonlocal sent
+        while not stopping.is_set():
+            for number, publisher in enumerate(publishers):
+                publisher.send(f"p{number} {sent}")
+            sent += 1
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
     kills = max(2, args.rounds // 4)
     for number in range(kills):
         time.sleep(dice.uniform(*ROUND_SECONDS))
@@ -491,10 +501,11 @@ def kafka(bench: Bench, args: argparse.Namespace) -> str:
         victim = (server, sink)[number % 2]
         victim.kill()
         victim.start()
+    stopping.set()
+    feeder.join()
     for publisher in publishers:
         publisher.stop()
-        expect(publisher.error, "", publisher.name)
-    promised = {f"{p.name} {n}" for p in publishers for n in p.acknowledged}
+    promised = {f"p{publisher} {number}" for publisher in range(3) for number in range(sent)}
     until("nothing is held", lambda: sink.metric("dunlin_sink_held_messages") == 0)
     time.sleep(0.5)
     until("nothing is held", lambda: sink.metric("dunlin_sink_held_messages") == 0)
