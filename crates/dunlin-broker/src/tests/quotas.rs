@@ -89,7 +89,7 @@ fn who_sends_far_too_much_is_closed() {
 }
 
 /// The largest message that the peer takes, as it says in its answer.
-fn announced(client: &mut Client) -> Option<u64> {
+fn announced(client: &Client) -> Option<u64> {
     let mut events = client.events.iter();
     events.find_map(|event| match event {
         Event::Attached { attach, .. } => attach.attach()?.max_message_size,
@@ -114,7 +114,7 @@ fn a_message_larger_than_its_quota_ends_the_link() {
         let mut large = Client::of(&mut free, conn(0, 1), None, SLOW);
         let link = large.sender(&mut free, Some(address));
         let all = u64::from(Config::default().clients.packet_bytes_max);
-        assert_eq!(announced(&mut large), Some(all), "{address}");
+        assert_eq!(announced(&large), Some(all), "{address}");
         let sending = Sending::new(Tag::from(1_u64), true);
         let whole = message(false, &[0; MAX as usize]);
         let sent = large.engine.send(link, &sending, &whole, &Bytes::new());
@@ -130,7 +130,7 @@ fn a_message_larger_than_its_quota_ends_the_link() {
             let mut client = Client::of(&mut world, conn(0, serial), None, container);
             let link = client.sender(&mut world, Some(address));
             let max = refusal.map_or(all, |_| MAX.into());
-            assert_eq!(announced(&mut client), Some(max), "{address}");
+            assert_eq!(announced(&client), Some(max), "{address}");
             if refusal.is_some() {
                 let sent = client.engine.send(link, &sending, &whole, &Bytes::new());
                 assert_eq!(sent.expect_err("it knows"), SendError::MessageSize);
