@@ -162,6 +162,9 @@ deb: ## a Debian package with a service, in target/debian/
 deb-test: ## install the package in a clean root, use it, upgrade it, remove it (root)
 	scripts/package/test.sh
 
+small: ## the broker alone, as small as it gets; fails over 8 MiB
+	scripts/package/small.sh
+
 container: ## a container image of a static binary, in target/container/ (no daemon, no root)
 	scripts/package/container.sh
 
