@@ -552,13 +552,14 @@ def encrypted_kafka(bench: Bench, _: argparse.Namespace) -> str:
             f"tls = {{ ca = '{ca / 'ca.pem'}' }} }}"
         ).start()
 
-    for sink, why in (
-        (attempt("scram", ca=other), "BadSignature"),
-        (attempt("scram", host="127.0.0.2"), "Connection refused"),
-        (attempt("scram", "wrong"), "SASL_AUTHENTICATION_FAILED"),
-        (attempt("plain", "wrong"), "SASL_AUTHENTICATION_FAILED"),
-        (attempt("scram", topic="none"), "UNKNOWN_TOPIC_OR_PARTITION"),
+    for user, other_than_right, why in (
+        ("scram", {"ca": other}, "BadSignature"),
+        ("scram", {"host": "127.0.0.2"}, "Connection refused"),
+        ("scram", {"password": "wrong"}, "SASL_AUTHENTICATION_FAILED"),
+        ("plain", {"password": "wrong"}, "SASL_AUTHENTICATION_FAILED"),
+        ("scram", {"topic": "none"}, "UNKNOWN_TOPIC_OR_PARTITION"),
     ):
+        sink = attempt(user, **other_than_right)
         until("attempts fail", lambda: sink.metric("dunlin_sink_retries_total") >= 2)
         expect(sink.metric("dunlin_sink_targets"), 0.0, "targets")
         sink.stop()

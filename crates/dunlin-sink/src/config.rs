@@ -567,7 +567,7 @@ pub struct Kafka {
     pub tls: Option<Tls>,
 }
 
-/// Below what a server takes unless it is told otherwise, 1 MiB and 12 bytes.
+/// Below what a server takes by default, 1 MiB and 12 bytes.
 const fn record_batch() -> Size {
     Size(1_000_000)
 }

@@ -109,7 +109,7 @@ fn a_message_larger_than_its_quota_ends_the_link() {
     };
     for address in ["t", "/queues/q"] {
         let mut world = World::configured(1, OPEN, sizes);
-        // What a client sends whom nobody has told.
+        // What a client sends that has not heard of the limit.
         let mut free = World::configured(1, OPEN, |config| config.queues.auto_create = true);
         let mut large = Client::of(&mut free, conn(0, 1), None, SLOW);
         let link = large.sender(&mut free, Some(address));

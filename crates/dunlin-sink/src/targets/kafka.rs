@@ -31,7 +31,7 @@ use wire::{Api, Metadata};
 /// Time for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Age at which the leaders are asked for again, and connections begin anew: before servers
+/// Age at which the leaders are asked for again, and connections are made again: before servers
 /// end those on which nothing happens, after 10 minutes.
 const LEADERS_AGE_MAX: Duration = Duration::from_secs(300);
 
@@ -296,7 +296,7 @@ impl Kafka {
         Ok(requests)
     }
 
-    /// Sends a request to each leader. A connection that is in use is nobody else's: should
+    /// Sends a request to each leader. A connection that is in use is in no table: should
     /// this be given up half-way, it ends, with what else it would have said.
     async fn send<'a>(&mut self, waiting: &mut Waiting<'a>) -> Result<Vec<Sent<'a>>, KafkaError> {
         let requests = self.next_batches(waiting)?;

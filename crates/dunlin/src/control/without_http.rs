@@ -1,5 +1,5 @@
-//! In the place of the HTTP door, in a program that was built without it. Whoever asks for
-//! one in the configuration hears that when the broker starts.
+//! In the place of the HTTP door, in a program that was built without it. A configuration
+//! that asks for the door is refused when the broker starts.
 
 use core::net::SocketAddr;
 use std::io;

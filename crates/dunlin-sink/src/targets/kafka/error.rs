@@ -35,7 +35,7 @@ pub(super) enum KafkaError {
     /// The server or the sink does not believe the other.
     #[error("SCRAM: {0}")]
     Scram(dunlin_sasl::scram::ScramError),
-    /// Nobody takes rows for a partition at the moment.
+    /// No server takes rows for a partition at the moment.
     #[error("partition {0} has no leader")]
     NoLeader(usize),
 }
