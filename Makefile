@@ -136,7 +136,7 @@ page-test: ## the broker's page in Chromium, with 10,000 clients, and its pictur
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/page.sh --book $(ARGS)
 
-sink-test: setup ## dunlin sink with PostgreSQL and NATS, and kills of everything (ARGS='--rounds 200')
+sink-test: setup ## dunlin sink with PostgreSQL, NATS and Kafka, and kills of everything (ARGS='--rounds 200')
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/sink/run.sh $(ARGS)
 

@@ -136,12 +136,15 @@ impl Progress {
 /// Records that wait, by partition.
 type Waiting<'a> = BTreeMap<i32, VecDeque<Record<'a>>>;
 
+/// The next batch of each of some partitions.
+type Batches<'a> = BTreeMap<i32, Vec<Record<'a>>>;
+
 /// A request that was sent.
 struct Sent<'a> {
     leader: i32,
     connection: Connection,
     version: i16,
-    batches: BTreeMap<i32, Vec<Record<'a>>>,
+    batches: Batches<'a>,
 }
 
 impl Kafka {
@@ -269,8 +272,8 @@ impl Kafka {
     fn next_batches<'a>(
         &self,
         waiting: &mut Waiting<'a>,
-    ) -> Result<BTreeMap<i32, BTreeMap<i32, Vec<Record<'a>>>>, KafkaError> {
-        let mut requests: BTreeMap<i32, BTreeMap<i32, Vec<Record<'a>>>> = BTreeMap::new();
+    ) -> Result<BTreeMap<i32, Batches<'a>>, KafkaError> {
+        let mut requests: BTreeMap<i32, Batches<'a>> = BTreeMap::new();
         let mut bytes = 0;
         for (number, records) in waiting.iter_mut() {
             if bytes >= REQUEST_BYTES_MAX {

@@ -154,7 +154,7 @@ fn murmur2(data: &[u8]) -> u32 {
         let word = word
             .iter()
             .rev()
-            .fold(0, |all, byte| all << 8 | u32::from(*byte));
+            .fold(0, |all, byte| (all << 8) | u32::from(*byte));
         let mut k = word.wrapping_mul(M);
         k ^= k >> 24;
         hash = hash.wrapping_mul(M) ^ k.wrapping_mul(M);
@@ -164,12 +164,12 @@ fn murmur2(data: &[u8]) -> u32 {
         hash ^= rest
             .iter()
             .rev()
-            .fold(0, |all, byte| all << 8 | u32::from(*byte));
+            .fold(0, |all, byte| (all << 8) | u32::from(*byte));
         hash = hash.wrapping_mul(M);
     }
     hash ^= hash >> 13;
     hash = hash.wrapping_mul(M);
-    hash ^ hash >> 15
+    hash ^ (hash >> 15)
 }
 
 /// Who sends a batch, and which of its records is the first.
