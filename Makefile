@@ -11,7 +11,7 @@ ARGS ?=
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
 	attack innocent soak cluster cluster-test supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report deb deb-test container \
-	container-test helm-test page-test publish-check sink-test
+	container-test helm-test page-test publish-check sink-test small
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,7 @@ define product
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/book/run.sh
+	DUNLIN="$(TARGET)/debug/dunlin" scripts/package/helm.sh
 	python3 -B scripts/upgrade/run.py "$(TARGET)/debug/dunlin"
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/wireshark/run.sh
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
@@ -135,7 +136,7 @@ page-test: ## the broker's page in Chromium, with 10,000 clients, and its pictur
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/interop/page.sh --book $(ARGS)
 
-sink-test: setup ## dunlin sink with PostgreSQL and NATS, and kills of everything (ARGS='--rounds 200')
+sink-test: setup ## dunlin sink with PostgreSQL, NATS and Kafka, and kills of everything (ARGS='--rounds 200')
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" scripts/sink/run.sh $(ARGS)
 
@@ -161,13 +162,17 @@ deb: ## a Debian package with a service, in target/debian/
 deb-test: ## install the package in a clean root, use it, upgrade it, remove it (root)
 	scripts/package/test.sh
 
+small: ## the broker alone, as small as it gets; fails over 8 MiB
+	scripts/package/small.sh
+
 container: ## a container image of a static binary, in target/container/ (no daemon, no root)
 	scripts/package/container.sh
 
 container-test: ## unpack that image and run the broker in it as its user (root)
 	scripts/package/container-test.sh
 
-helm-test: ## lint the Helm chart, and check what it renders (needs helm and kubernetes-validate)
+helm-test: ## lint the Helm chart, and check what it renders, with helm that is built first
+	scripts/setup-test.sh --helm
 	$(CARGO) build --package dunlin
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/package/helm.sh
 

@@ -11,6 +11,7 @@
 #                    openapi-spec-validator
 #   target/interop   MQTT.js and rhea from npm
 #   target/interop-java  what interop/amqp/pom.xml names, from Maven
+#   target/kafka     a server of Kafka, which scripts/sink/kafka/pom.xml names, from Maven
 #   target/peers     nats-server 2.15, for the log of a partition, from the Go module
 #                    proxy where there is Go; with --brokers: mqttv5, a broker that speaks QUIC, from
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
@@ -19,6 +20,9 @@
 # with: mosquitto, mosquitto-clients, tshark, iproute2, libcoap3-bin, libcoap3-dev, in
 # target/peers/coap the clients of CoAP in lab/coap, where there is a C compiler, and in
 # target/peers/artemis ActiveMQ Artemis from Maven, where there are a JDK and maven.
+#
+# With --helm only what the check of the Helm chart needs: helm, from the Go module proxy,
+# in target/peers, which takes minutes to build, and kubernetes-validate in target/venv.
 #
 # With --page only what the test of the broker's page needs: chromium-headless-shell (300
 # MB), pngquant, which makes the book's pictures small, and fonts-inter, their font.
@@ -45,6 +49,8 @@ readonly MQTTV5=0.29.10
 readonly RMQTTD=0.24.0
 # Version of the server that the log of a partition was tried with.
 readonly NATS_SERVER=2.15.2
+# Version of Helm that the chart is checked with.
+readonly HELM=3.22.0
 
 skip() { printf 'setup: skipped: %s\n' "$*" >&2; }
 done_with() { printf 'setup: %s\n' "$*"; }
@@ -108,6 +114,7 @@ debian_packages() {
     local missing=()
     case "${1:-}" in
     --page) page_packages ;;
+    --helm) ;;
     --lab) lab_packages ;;
     *)
         lab_packages
@@ -210,6 +217,25 @@ java_packages() {
     fi
 }
 
+kafka_jars() {
+    local jars=target/kafka
+    if [ "$jars/done" -nt scripts/sink/kafka/pom.xml ]; then
+        return
+    fi
+    if ! command -v mvn >/dev/null; then
+        skip 'Kafka: no maven'
+        return
+    fi
+    rm -rf "$jars"
+    if timeout "$SECONDS_MAX" mvn -q -B -f scripts/sink/kafka/pom.xml dependency:copy-dependencies \
+        "-DoutputDirectory=$PWD/$jars" >target/setup-kafka.log 2>&1; then
+        touch "$jars/done"
+        done_with "copied Kafka's jars into $jars"
+    else
+        skip 'Kafka: see target/setup-kafka.log'
+    fi
+}
+
 artemis() {
     local folder="${CARGO_TARGET_DIR:-target}/peers/artemis"
     if [ "$folder/classes/Embedded.class" -nt bench/artemis/Embedded.java ]; then
@@ -268,6 +294,25 @@ nats_server() {
     fi
 }
 
+chart_tools() {
+    local folder="${CARGO_TARGET_DIR:-target}/peers/bin" go
+    if ! command -v helm >/dev/null && [ ! -x "$folder/helm" ]; then
+        mkdir -p "$folder"
+        if ! go="$(PATH="$PATH:/usr/local/go/bin" command -v go)"; then
+            skip "helm $HELM: Go is not installed"
+        elif GOBIN="$(realpath "$folder")" timeout "$BUILD_SECONDS_MAX" \
+            "$go" install "helm.sh/helm/v3/cmd/helm@v$HELM" >target/setup-helm.log 2>&1; then
+            done_with "installed helm $HELM into $folder"
+        else
+            skip "helm $HELM: see target/setup-helm.log"
+        fi
+    fi
+    python_environment
+    if ! target/venv/bin/python -c 'import kubernetes_validate, yaml' 2>/dev/null; then
+        python_package 'kubernetes-validate>=1.30,<2'
+    fi
+}
+
 # Where a program of Cargo may be, the installed ones included.
 has_program() {
     command -v "$1" >/dev/null || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/$1" ] || [ -x "$peers/bin/$1" ]
@@ -305,6 +350,10 @@ mkdir -p target
 debian_packages "${1:-}"
 case "${1:-}" in
 --page) exit ;;
+--helm)
+    chart_tools
+    exit
+    ;;
 --lab)
     coap_peer
     artemis
@@ -314,6 +363,7 @@ esac
 python_environment
 node_packages
 java_packages
+kafka_jars
 nats_server
 coap_peer
 if [ "${1:-}" = --brokers ]; then

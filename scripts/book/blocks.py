@@ -5,6 +5,7 @@ A mark is a word behind the language of a fence:
     ```sh run            is run, and must succeed
     ```sh fails          is run, and must fail
     ```sh start          is a program that runs on until the page ends, or `stop`
+    ```sh sketch         is not run: it is for another machine, or takes long
     ```toml file=NAME    is written to that file before
     ```text shows        is in the output of the commands before it; `…` is anything
 
@@ -23,9 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FENCE = re.compile(r"^ *```(\w*) ?(.*)$")
+MARKED = re.compile(r"^ *(```sh|<!--) (run|fails|start)\b", re.MULTILINE)
 COMMENT = re.compile(r"^<!-- (run|fails|start|shows|stop|wait|input)\b ?(.*?)(-->)?$")
 # What may be done with a block that is a command.
 COMMANDS = ("run", "fails", "start")
+SKETCH = "sketch"
 
 
 class Mistake(Exception):
@@ -39,6 +42,11 @@ class Block:
     text: str = ""
     argument: str = ""
     lines: list[str] = field(default_factory=list)
+
+
+def has_some(page: Path) -> bool:
+    """Whether there is something to be done. Then every command of the page has a mark."""
+    return MARKED.search(page.read_text()) is not None
 
 
 def of_page(page: Path) -> list[Block]:
@@ -69,8 +77,11 @@ def of_page(page: Path) -> list[Block]:
 
 def _kind(page: Path, line: int, language: str, mark: str) -> str:
     word = mark.partition("=")[0]
+    if language == "sh" and word == SKETCH:
+        return ""
     if language == "sh" and word not in COMMANDS:
-        raise Mistake(f"{page.name}:{line}: commands need a mark, one of {', '.join(COMMANDS)}")
+        marks = ", ".join((*COMMANDS, SKETCH))
+        raise Mistake(f"{page.name}:{line}: commands need a mark, one of {marks}")
     if word not in ("", "file", "shows", *COMMANDS):
         raise Mistake(f"{page.name}:{line}: there is no mark {word!r}")
     return word

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the commands of the book's pages "by task" as they stand there, each page in a
-# fresh folder and in a network of its own.
+# Runs the commands of the book's pages as they stand there, each page in a fresh folder
+# and in a network of its own: those by task, and all others that mark a command.
 #
 #   DUNLIN=target/debug/dunlin scripts/book/run.sh [PAGE...]
 #

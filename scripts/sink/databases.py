@@ -258,6 +258,134 @@ class Nats:
         return found
 
 
+class Kafka:
+    """A server of Kafka, its own controller, and Kafka's client to look into it."""
+
+    name = "kafka"
+    # Of the users `plain` and `scram`.
+    password = "wonderland"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "kafka"
+        self.port, self.controller_port = free_port(), free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        # Takes encrypted connections of known users only.
+        self.encrypted = False
+
+    @staticmethod
+    def jars() -> str | None:
+        folder = Path(__file__).resolve().parents[2] / "target/kafka"
+        there = (folder / "done").exists() and shutil.which("javac")
+        return f"{folder}/*" if there else None
+
+    def java(self, *args: str) -> list[str]:
+        # Starts sooner, and takes less of what the test has of the machine.
+        return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", str(self.jars()), *args]
+
+    @property
+    def server(self) -> str:
+        return f"{'localhost' if self.encrypted else '127.0.0.1'}:{self.port}"
+
+    def settings(self) -> dict[str, object]:
+        listener = "SASL_SSL" if self.encrypted else "PLAINTEXT"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"{listener}://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"{listener}://{self.server}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": listener,
+            "listener.security.protocol.map": f"{listener}:{listener},CONTROLLER:PLAINTEXT",
+            "log.dirs": self.folder / "data",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+        }
+        if self.encrypted:
+            made = certificates(self.folder.parent)
+            module = "org.apache.kafka.common.security"
+            user = f'username="plain" password="{self.password}" user_plain="{self.password}"'
+            settings |= {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": self.folder / "keystore.pem",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": made / "ca.pem",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+                "sasl.mechanism.inter.broker.protocol": "PLAIN",
+                "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {user};",
+                "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;",
+            }
+            keys = [(made / name).read_text() for name in ("server.key", "server.pem")]
+            (self.folder / "keystore.pem").write_text("".join(keys))
+            client = {
+                "security.protocol": "SASL_SSL",
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": made / "ca.pem",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": f"{module}.plain.PlainLoginModule required {user};",
+            }
+            self.write("client.properties", client)
+        else:
+            self.write("client.properties", {})
+        return settings
+
+    def write(self, name: str, settings: dict[str, object]) -> Path:
+        path = self.folder / name
+        path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        return path
+
+    def start(self) -> None:
+        if not (self.folder / "data").exists():
+            self.folder.mkdir()
+            config = self.write("server.properties", self.settings())
+            command = self.java("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ")
+            scram = f"SCRAM-SHA-256=[name=scram,password={self.password}]"
+            subprocess.run(
+                [*command, "-c", str(config), "--add-scram", scram],
+                check=True,
+                capture_output=True,
+                timeout=SECONDS_MAX,
+            )
+        command = self.java("kafka.Kafka", str(self.folder / "server.properties"))
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        until = time.monotonic() + SECONDS_MAX
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5):
+                    return
+            except OSError as error:
+                if time.monotonic() > until or self.process.poll() is not None:
+                    raise RuntimeError("Kafka does not start") from error
+                time.sleep(0.05)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        # Its end takes seconds, and what is in its folder is not needed any more.
+        if self.process and self.process.poll() is None:
+            self.kill()
+
+    def topics(self, *args: str) -> str:
+        source = Path(__file__).resolve().parent / "kafka/Topics.java"
+        command = self.java(str(source), self.server, str(self.folder / "client.properties"), *args)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip()[-1000:])
+        return done.stdout
+
+    def create(self, topic: str, partitions: int, *setting: str) -> None:
+        self.topics("create", topic, str(partitions), *setting)
+
+    def records(self, topic: str) -> list[list[str]]:
+        """Partition, key, header and value of each, in the order of their partitions."""
+        return [line.split("\t") for line in self.topics("read", topic).splitlines()]
+
+
 class Web:
     """Takes rows by HTTP and answers as it is asked to."""
 

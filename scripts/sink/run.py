@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -19,7 +20,7 @@ sys.path[:0] = [str(SCRIPTS / "interop"), str(SCRIPTS / "kill")]
 
 from brokers import Dunlin, free_port, make_certificates  # noqa: E402
 from clients import Publisher  # noqa: E402
-from databases import Nats, Postgres, Web, certificates  # noqa: E402
+from databases import Kafka, Nats, Postgres, Web, certificates  # noqa: E402
 
 ROUNDS, ROUNDS_SHORT = 60, 4
 ROUND_SECONDS = (0.2, 1.0)
@@ -466,6 +467,122 @@ def jetstream(bench: Bench, args: argparse.Namespace) -> str:
     return f"{len(promised)} acknowledged, {len(found)} in the stream, 0 lost, 0 twice"
 
 
+def kafka(bench: Bench, args: argparse.Namespace) -> str:
+    """Kills of sink and Kafka: nothing is lost, what is of one key is in one partition in
+    its order, and a killed server makes nothing be there twice."""
+    in_flight = 300
+    dice = random.Random(args.seed)
+    server = bench.database(Kafka)
+    server.start()
+    server.create("readings", 4)
+    sink = bench.sink(
+        source(bench.broker, "k/#", f", in_flight = {in_flight}")
+        + '\nmessage = { format = "text" }\nbatch = { messages = 100, time = "20ms" }\n'
+        f"kafka = {{ servers = ['{server.server}'], topic = 'readings' }}"
+    ).start()
+    subscribed(bench, sink)
+    publishers = [Lines(bench.broker, f"k/{number}") for number in range(3)]
+    stopping, sent = threading.Event(), 0
+
+    def feed() -> None:
+        nonlocal sent
+        while not stopping.is_set():
+            for number, publisher in enumerate(publishers):
+                publisher.send(f"p{number} {sent}")
+            sent += 1
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    kills = max(2, args.rounds // 4)
+    for number in range(kills):
+        time.sleep(dice.uniform(*ROUND_SECONDS))
+        before = max(sink.metric("dunlin_sink_rows_total"), 0)
+        until("rows come", lambda: sink.metric("dunlin_sink_rows_total") > before)
+        victim = (server, sink)[number % 2]
+        victim.kill()
+        victim.start()
+    stopping.set()
+    feeder.join()
+    for publisher in publishers:
+        publisher.stop()
+    promised = {f"p{publisher} {number}" for publisher in range(3) for number in range(sent)}
+    until("nothing is held", lambda: sink.metric("dunlin_sink_held_messages") == 0)
+    time.sleep(0.5)
+    until("nothing is held", lambda: sink.metric("dunlin_sink_held_messages") == 0)
+    expect(sink.stop(), 0, "the end of the sink")
+    found = server.records("readings")
+    expect(len(promised - {record[3] for record in found}), 0, "lost")
+    homes: dict[str, set[str]] = {}
+    following: dict[str, int] = {}
+    for partition, key, topic, value in found:
+        expect(topic, key, "the header")
+        homes.setdefault(key, set()).add(partition)
+        number, after = int(value.split()[1]), following.get(key, 0)
+        # What is there a second time comes after a kill, from somewhere before.
+        expect(number <= after, True, f"{number} of {key} instead of {after}")
+        following[key] = max(after, number + 1)
+    expect(max(map(len, homes.values())), 1, "partitions of a key")
+    twice = len(found) - len({record[3] for record in found})
+    allowed = kills // 2 * in_flight
+    expect(twice <= allowed, True, f"{twice} twice after {kills // 2} kills of the sink")
+    return (
+        f"{kills} kills, {len(promised)} acknowledged, 0 lost, in order, "
+        f"{twice} twice after {kills // 2} kills of the sink, allowed {allowed}"
+    )
+
+
+def encrypted_kafka(bench: Bench, _: argparse.Namespace) -> str:
+    """TLS and users: a password, a name and an authority that are wrong are refused; then
+    SCRAM and PLAIN store, and a record that is too long for the topic is set aside."""
+    server = Kafka(bench.folder)
+    server.encrypted = True
+    bench.started.append(server)
+    server.start()
+    server.create("small", 2, "max.message.bytes=2000")
+    made, other = certificates(bench.folder), bench.folder / "other"
+    make_certificates(other)
+    (bench.folder / "right").write_text(f"{server.password}\n")
+    (bench.folder / "wrong").write_text("looking-glass\n")
+    text = source(bench.broker, "t/#") + "\nmessage = { format = 'raw' }\nrefused = { file = 'refused.ndjson' }\n"
+
+    def attempt(user: str, password: str = "right", ca: Path = made, topic: str = "small", host: str = "localhost") -> Sink:
+        return bench.sink(
+            f"{text}kafka = {{ servers = ['{host}:{server.port}'], topic = '{topic}', user = '{user}', "
+            f"password_file = '{bench.folder / password}', scram = {'true' if user == 'scram' else 'false'}, "
+            f"tls = {{ ca = '{ca / 'ca.pem'}' }} }}"
+        ).start()
+
+    for user, other_than_right, why in (
+        ("scram", {"ca": other}, "BadSignature"),
+        ("scram", {"host": "127.0.0.2"}, "Connection refused"),
+        ("scram", {"password": "wrong"}, "SASL_AUTHENTICATION_FAILED"),
+        ("plain", {"password": "wrong"}, "SASL_AUTHENTICATION_FAILED"),
+        ("scram", {"topic": "none"}, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ):
+        sink = attempt(user, **other_than_right)
+        until("attempts fail", lambda: sink.metric("dunlin_sink_retries_total") >= 2)
+        expect(sink.metric("dunlin_sink_targets"), 0.0, "targets")
+        sink.stop()
+        expect(why in sink.log.read_text(), True, f"{why!r} in {sink.log.read_text()[-400:]}")
+    payloads = []
+    for user in ("scram", "plain"):
+        sink = attempt(user)
+        subscribed(bench, sink)
+        payloads.append(f"sealed by {user}")
+        publish(bench.broker, "t/x", payloads[-1])
+        until("it is stored", lambda: sink.metric("dunlin_sink_rows_total") >= 1)
+        if user == "plain":
+            publish(bench.broker, "t/x", "a" * 3000, "after")
+            payloads.append("after")
+            refused = bench.folder / "refused.ndjson"
+            until("it is set aside", lambda: refused.exists() and "MESSAGE_TOO_LARGE" in refused.read_text())
+            until("the next is stored", lambda: sink.metric("dunlin_sink_rows_total") >= 2)
+        expect(sink.stop(), 0, "the end of the sink")
+    found = server.records("small")
+    expect([record[1:] for record in found], [["t/x", "t/x", payload] for payload in payloads], "records")
+    return "SCRAM, PLAIN, its own authority; wrong ones refused, and a record that is too long"
+
+
 def encrypted_postgres(bench: Bench, _: argparse.Namespace) -> str:
     """TLS to PostgreSQL with an authority of its own: a name that the certificate does not
     have, and an authority that did not sign it, are refused."""
@@ -683,6 +800,8 @@ CASES = {
     "nats-tls": (encrypted_nats, Nats.binary),
     "http": (web_targets, lambda: True),
     "jetstream": (jetstream, Nats.binary),
+    "kafka": (kafka, Kafka.jars),
+    "kafka-tls": (encrypted_kafka, Kafka.jars),
 }
 
 

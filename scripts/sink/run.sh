@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `dunlin sink` and real databases: PostgreSQL and NATS JetStream, with kills of the sink,
+# `dunlin sink` and real databases: PostgreSQL, NATS JetStream and Kafka, with kills of the sink,
 # of the broker and of the database, refused rows and a database that is away; and a server
 # that answers as others do over HTTP. Prints, last, `N passed, N failed, N skipped`.
 #

@@ -62,6 +62,8 @@ dunlin_base::totals! {
         pub topics_asked: u64,
         /// Such questions that had no answer.
         pub topics_unanswered: u64,
+        /// Links of AMQP ended because of a message larger than they take.
+        pub messages_too_large: u64,
         /// Messages of queues that could not be delivered: rejected, or tried too
         /// often.
         pub messages_dead: u64,

@@ -166,6 +166,9 @@ pub struct Config {
     /// NATS JetStream.
     #[serde(default)]
     pub nats: Option<Nats>,
+    /// Kafka.
+    #[serde(default)]
+    pub kafka: Option<Kafka>,
 }
 
 /// Where messages come from.
@@ -535,6 +538,40 @@ pub struct Nats {
     pub tls: Tls,
 }
 
+/// Kafka, and what speaks its protocol.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Kafka {
+    /// Servers that are asked for all others, `HOST[:PORT]`.
+    pub servers: Vec<String>,
+    /// The topic, which must be there.
+    pub topic: String,
+    /// Expression for the key of a record; the topic of the message if absent.
+    #[serde(default)]
+    pub key: Option<String>,
+    /// Most bytes of a batch of records for one partition.
+    #[serde(default = "record_batch")]
+    pub batch_bytes: Size,
+    /// User.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// File with the password and nothing else.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// The password does not travel.
+    #[serde(default)]
+    pub scram: bool,
+    /// Encrypted connections: whom to trust, and who the sink is.
+    #[serde(default)]
+    pub tls: Option<Tls>,
+}
+
+/// Below what a server takes by default, 1 MiB and 12 bytes.
+const fn record_batch() -> Size {
+    Size(1_000_000)
+}
+
 fn name() -> String {
     "sink".into()
 }
@@ -624,7 +661,8 @@ impl Config {
         match self.targets() {
             0 => Err(value(
                 "target",
-                "there is none: give one of [postgres], [http], [influxdb], [clickhouse], [nats]",
+                "there is none: give one of [postgres], [http], [influxdb], [clickhouse], [nats], \
+                 [kafka]",
             )),
             1 => Ok(()),
             _ => Err(value("target", "there are several: run a sink for each")),
@@ -638,6 +676,7 @@ impl Config {
             self.influxdb.is_some(),
             self.clickhouse.is_some(),
             self.nats.is_some(),
+            self.kafka.is_some(),
         ]
         .into_iter()
         .filter(|there| *there)

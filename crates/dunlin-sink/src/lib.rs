@@ -34,7 +34,7 @@ mod worker;
 
 pub use check::{Sample, check};
 pub use config::{
-    BatchConfig, Body, Broker, ClickHouse, Column, Config, ConfigError, Http, InfluxDb,
+    BatchConfig, Body, Broker, ClickHouse, Column, Config, ConfigError, Http, InfluxDb, Kafka,
     MessageConfig, Nats, OnConflict, Postgres, RefusedConfig, Retry, Size, Span, Tls, Unit,
 };
 pub use decode::Format;

@@ -98,6 +98,20 @@ impl Shape {
         self.is_plain
     }
 
+    /// Appends a row as the body of a message: the payload as it came, or the element, or
+    /// an object of the columns that the configuration names.
+    ///
+    /// # Errors
+    /// An expression fails.
+    pub(crate) fn write_body(&self, scope: &Scope<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        match scope.item {
+            _ if !self.is_plain => write_object(&self.columns, scope, out)?,
+            Some(item) => item.write_json(out),
+            None => out.extend_from_slice(scope.input.payload),
+        }
+        Ok(())
+    }
+
     /// Whether an expression is a program, and not a path.
     #[must_use]
     pub fn runs_programs(&self) -> bool {

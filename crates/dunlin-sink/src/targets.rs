@@ -1,9 +1,11 @@
 //! The databases that there are.
 
 mod influxdb;
+mod kafka;
 mod nats;
 mod objects;
 mod postgres;
+mod stream;
 mod web;
 
 use std::sync::Arc;
@@ -33,6 +35,9 @@ pub(crate) fn build(config: &Config) -> Result<Box<dyn Target>, ConfigError> {
     }
     if let Some(nats) = &config.nats {
         return Ok(Box::new(nats::Nats::new(nats, shape)?));
+    }
+    if let Some(kafka) = &config.kafka {
+        return Ok(Box::new(kafka::Kafka::new(config, kafka, shape)?));
     }
     Err(ConfigError::Value {
         key: "target",

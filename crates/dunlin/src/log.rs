@@ -7,11 +7,16 @@ use std::io;
 use std::sync::OnceLock;
 
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
-use tracing_subscriber::fmt::format::Writer;
+#[cfg(feature = "log-filter")]
+use tracing_subscriber::EnvFilter as Filter;
+use tracing_subscriber::Layer as _;
+#[cfg(not(feature = "log-filter"))]
+use tracing_subscriber::filter::Targets as Filter;
+use tracing_subscriber::fmt::format::{JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload;
 
 use crate::config::sections::{Format, Level, Log};
 
@@ -53,44 +58,49 @@ pub fn init(config: &Log) -> Result<(), LogError> {
 /// # Errors
 /// That is no filter, or the log is not the broker's.
 pub(crate) fn change(text: &str) -> Result<(), LogError> {
-    let wrong = |error: ParseError| LogError::Level(error.to_string());
-    let filter = EnvFilter::try_new(text).map_err(wrong)?;
+    let filter = read(text).map_err(LogError::Level)?;
     CHANGE.get().ok_or(LogError::Absent)?(filter)
 }
 
+/// What lets through what the text says.
+fn read(text: &str) -> Result<Filter, String> {
+    #[cfg(feature = "log-filter")]
+    return Filter::try_new(text).map_err(|error| error.to_string());
+    #[cfg(not(feature = "log-filter"))]
+    return text
+        .parse()
+        .map_err(|error: tracing_subscriber::filter::ParseError| error.to_string());
+}
+
 /// Changes what a log writes.
-type Change = Box<dyn Fn(EnvFilter) -> Result<(), LogError> + Send + Sync>;
+type Change = Box<dyn Fn(Filter) -> Result<(), LogError> + Send + Sync>;
 
 static CHANGE: OnceLock<Change> = OnceLock::new();
 
 fn subscriber<W>(
     format: Format,
-    filter: EnvFilter,
+    filter: Filter,
     writer: W,
 ) -> (Box<dyn Subscriber + Send + Sync>, Change)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let gone = |error: tracing_subscriber::reload::Error| LogError::Level(error.to_string());
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let gone = |error: reload::Error| LogError::Level(error.to_string());
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(writer);
-    match format {
-        Format::Text => {
-            let builder = builder.map_event_format(OneLine).with_filter_reloading();
-            let handle = builder.reload_handle();
-            let change = move |filter: EnvFilter| handle.reload(filter).map_err(gone);
-            (Box::new(builder.finish()), Box::new(change))
-        }
-        Format::Json => {
-            let builder = builder.json().map_event_format(OneLine);
-            let builder = builder.with_filter_reloading();
-            let handle = builder.reload_handle();
-            let change = move |filter: EnvFilter| handle.reload(filter).map_err(gone);
-            (Box::new(builder.finish()), Box::new(change))
-        }
-    }
+    let lines = match format {
+        Format::Text => lines.map_event_format(OneLine).boxed(),
+        Format::Json => lines
+            .json()
+            .map_event_format(OneLine)
+            .fmt_fields(JsonFields::new())
+            .boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+    let change = move |filter: Filter| handle.reload(filter).map_err(gone);
+    (Box::new(subscriber), Box::new(change))
 }
 
 /// Makes one line of what another format makes of an event.
@@ -132,10 +142,9 @@ pub(crate) fn is_active(letter: char) -> bool {
         )
 }
 
-fn filter(level: Level, variable: Option<&str>) -> Result<EnvFilter, LogError> {
+fn filter(level: Level, variable: Option<&str>) -> Result<Filter, LogError> {
     let text = variable.filter(|text| !text.trim().is_empty());
-    EnvFilter::try_new(text.unwrap_or_else(|| level.name()))
-        .map_err(|error| LogError::Filter(error.to_string()))
+    read(text.unwrap_or_else(|| level.name())).map_err(LogError::Filter)
 }
 
 #[cfg(test)]
@@ -165,7 +174,7 @@ mod tests {
         for format in [Format::Text, Format::Json] {
             let page = Page::default();
             let writer = page.clone();
-            let filter = EnvFilter::new("info");
+            let filter = read("info").expect("a filter");
             let (subscriber, _) = subscriber(format, filter, move || writer.clone());
             tracing::subscriber::with_default(subscriber, || {
                 let error = io::Error::other(evil);
@@ -192,11 +201,11 @@ mod tests {
         for format in [Format::Text, Format::Json] {
             let page = Page::default();
             let writer = page.clone();
-            let filter = EnvFilter::new("info");
+            let filter = read("info").expect("a filter");
             let (subscriber, change) = subscriber(format, filter, move || writer.clone());
             tracing::subscriber::with_default(subscriber, || {
                 tracing::debug!("first");
-                change(EnvFilter::new("debug")).expect("it runs");
+                change(read("debug").expect("a filter")).expect("it runs");
                 tracing::debug!("second");
             });
             let text = page.0.lock().expect("one thread").clone();

@@ -149,7 +149,7 @@ const TABLE: &[Layer] = &[
     layer(
         6,
         "dunlin-sink",
-        &["dunlin-base", "dunlin-net", "dunlin-client"],
+        &["dunlin-base", "dunlin-sasl", "dunlin-net", "dunlin-client"],
     ),
     mini(
         5,

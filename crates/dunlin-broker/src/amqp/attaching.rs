@@ -7,8 +7,8 @@ use dunlin_amqp::LinkId;
 use dunlin_amqp::codec::{Attach, Symbol, condition};
 use dunlin_base::ShardId;
 
-use crate::amqp::carried;
 use crate::amqp::state::{AmqpLink, End};
+use crate::amqp::{carried, quota};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::memory::Part;
 use crate::owners::Owners;
@@ -70,6 +70,11 @@ pub(super) fn create(
     if !own.budget.has_room_for_session() || !carried::has_room_for_link(own, c) {
         own.note_refused(Part::Sessions, 1);
         let text = "no room for another link";
+        return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));
+    }
+    if !quota::has_room_for_link(own, c) {
+        own.note_refused(Part::Sessions, 1);
+        let text = "the user has all the sessions, links and queues that it may have";
         return Err(refusal(condition::RESOURCE_LIMIT_EXCEEDED, text));
     }
     let user = own.conns.peek(c).and_then(Conn::user);

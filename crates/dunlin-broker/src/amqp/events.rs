@@ -125,7 +125,14 @@ fn handle(own: &mut Owners, c: ConnIdx, event: EngineEvent<'_>) {
             steals,
         } => links::handle_attach(own, c, (link, session), attach, steals),
         EngineEvent::Ended { session, .. } => resuming::expire(own, c, Some(session)),
-        EngineEvent::Detached { link, closed, .. } => links::handle_detached(own, c, link, closed),
+        EngineEvent::Detached {
+            link,
+            closed,
+            error,
+        } => {
+            quota::note_detached(own, error.as_ref());
+            links::handle_detached(own, c, link, closed);
+        }
         EngineEvent::Credit { link, drain, .. } => match taking::find(own, c, link) {
             Some(s) => taking::handle_credit(own, s, drain),
             None => outgoing::handle_credit(own, c, link, drain),

@@ -15,7 +15,7 @@ use crate::amqp::attaching::{Refusal, answer, create, refusal, topic_of};
 use crate::amqp::filters::{self, Entries};
 use crate::amqp::outcome::top_up;
 use crate::amqp::state::{End, OPEN_KEPT_MAX, Origin, PendingAttach};
-use crate::amqp::{nodes, outgoing, redirecting, requests, resuming, transactions, wanting};
+use crate::amqp::{nodes, outgoing, quota, redirecting, requests, resuming, transactions, wanting};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::memory::Part;
 use crate::owners::common::Standing;
@@ -156,7 +156,7 @@ fn attach_incoming(
 
 /// Attaches a client that sends to topics.
 pub(super) fn accept(own: &mut Owners, c: ConnIdx, s: SessionIdx, body: &Body) {
-    let bytes_max = u64::from(own.config.clients.packet_bytes_max);
+    let bytes_max = u64::from(quota::message_bytes_max(own, c));
     let Some(attach) = body.attach() else {
         return own.outbox.note_missing();
     };

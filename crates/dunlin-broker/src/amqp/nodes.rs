@@ -22,7 +22,7 @@ use crate::amqp::pace::Pace;
 use crate::amqp::state::{Attachment, End, Handed, OPEN_KEPT_MAX, Taking};
 use crate::amqp::taking::{self, is_taking, say, want_again};
 use crate::amqp::wanting::{self, Wanted};
-use crate::amqp::{filters, resuming};
+use crate::amqp::{filters, quota, resuming};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::owners::{Later, Owners};
 use crate::queues::calls::{Attach, Call, Expiring, Found, Place, Refusal as Why, Use};
@@ -185,7 +185,7 @@ fn attached(own: &mut Owners, from: ShardId, place: Place, found: &Found) {
     attachment.place = Some(place);
     let (body, generated) = (attachment.attach.clone(), attachment.generated.clone());
     let sends = matches!(link.end, End::Incoming { .. });
-    let bytes_max = own.config.clients.packet_bytes_max;
+    let bytes_max = quota::message_bytes_max(own, c);
     if let Some(attach) = body.attach() {
         let address = generated.as_deref();
         // They were valid before.

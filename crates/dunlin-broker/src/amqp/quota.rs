@@ -1,9 +1,14 @@
-//! Clients that send faster than their [quota](crate::quotas): not read for a while, or
-//! closed. Over QUIC the streams of a connection have one quota, that of the first client
-//! that has one, and are closed together.
+//! The [quota](crate::quotas) of a client. One that sends faster is not read for a while,
+//! or closed; its messages have a largest size, and its user so many links and queues. Over
+//! QUIC the streams of a connection have one quota for what they send, that of the first
+//! client that has one, and are closed together.
 
 use alloc::vec::Vec;
 
+use dunlin_amqp::Reason;
+use dunlin_amqp::codec::condition;
+
+use crate::amqp::state::AmqpConn;
 use crate::ids::ConnIdx;
 use crate::messages::throttle;
 use crate::owners::Owners;
@@ -16,26 +21,59 @@ fn place(own: &Owners, c: ConnIdx) -> ConnIdx {
     carried.map_or(c, |it| it.by)
 }
 
-/// The client is known: it has its quota from now on.
-pub(super) fn begin(own: &mut Owners, c: ConnIdx) {
-    let Some(conn) = own.conns.amqp(c) else {
-        return;
-    };
+/// Whom a quota is for.
+fn subject<'a>(own: &'a Owners, conn: &'a AmqpConn) -> Subject<'a> {
     let who = conn.who.as_ref();
-    let subject = Subject {
+    Subject {
         client_id: who.map_or("", |who| &who.client_id),
         user: conn.identity.user.as_deref(),
         listener: Some(conn.peer.listener),
         rules: conn.identity.rules.as_deref(),
         acl: own.access.acl.as_deref(),
+    }
+}
+
+/// The client is known: it has its quota from now on.
+pub(super) fn begin(own: &mut Owners, c: ConnIdx) {
+    let Some(conn) = own.conns.amqp(c) else {
+        return;
     };
-    let quota = own.config.quotas.of(&subject);
+    let quota = own.config.quotas.of(&subject(own, conn));
     let pace = quota.and_then(|quota| quota.pace());
     let is_carried = conn.carried.is_some();
     let at = place(own, c);
     let has_one = own.conns.get(at).is_some_and(|conn| conn.pace.is_some());
     if !(is_carried && has_one) {
         throttle::set_pace(own, at, pace);
+    }
+}
+
+/// Bytes of the largest message that a client may send.
+pub(super) fn message_bytes_max(own: &Owners, c: ConnIdx) -> u32 {
+    let pace = own
+        .conns
+        .peek(place(own, c))
+        .and_then(|conn| conn.pace.as_ref());
+    let max = own.config.clients.packet_bytes_max;
+    pace.map_or(max, |pace| pace.packet_bytes_max.min(max))
+}
+
+/// Whether the user of a client may have one link more, beside sessions and queues.
+pub(super) fn has_room_for_link(own: &Owners, c: ConnIdx) -> bool {
+    let Some(conn) = own.conns.amqp(c) else {
+        return true;
+    };
+    let quota = own.config.quotas.of(&subject(own, conn));
+    let max = quota.map_or(0, |quota| quota.sessions_max);
+    let user = conn.identity.user.as_ref();
+    user.is_none_or(|user| own.budget.holders.has_room(user, max))
+}
+
+/// A link is gone, for this reason: counted if a message was too large for it.
+pub(super) fn note_detached(own: &mut Owners, error: Option<&Reason>) {
+    let condition = error.map(|error| error.get().condition);
+    if condition == Some(condition::MESSAGE_SIZE_EXCEEDED) {
+        own.stats.messages_too_large += 1;
     }
 }
 

@@ -16,6 +16,7 @@ use crate::owners::node::{Node, Stage};
 use crate::owners::pending::{Pending, Work};
 use crate::owners::routing::Hit;
 use crate::queues::calls::{Call, Create, Refusal};
+use crate::queues::nodes::Owner;
 use crate::queues::options::Kept;
 use crate::queues::{addresses, nodes};
 
@@ -92,7 +93,12 @@ fn make(own: &mut Owners, address: &Text, user: Option<&Text>, transacted: bool)
             s
         }
         None => {
-            let Some(new) = wanted(&own.config).filter(|_| nodes::has_room(own, user)) else {
+            let owner = Owner {
+                user,
+                client_id: "",
+                rules: None,
+            };
+            let Some(new) = wanted(&own.config).filter(|_| nodes::has_room(own, owner)) else {
                 return;
             };
             let s = nodes::insert(own, address.clone(), user.cloned(), new);

@@ -15,6 +15,7 @@ use crate::owners::pending::{Pending, PendingBinding, Purge};
 use crate::queues::addresses;
 use crate::queues::answers::{answer, is_configured, view};
 use crate::queues::calls::{Create, Refusal};
+use crate::queues::nodes::Owner;
 use crate::queues::options::{Kept, Life};
 use crate::queues::orders::{Answer, Ask, Asked, Asker, Changes, Order, Problem};
 use crate::queues::{delivering, nodes};
@@ -103,7 +104,12 @@ fn create(
     if own.sessions.find_node(&address).is_some() {
         return Err(Problem::Exists);
     }
-    if !nodes::has_room(own, asker.user.as_ref()) {
+    let owner = Owner {
+        user: asker.user.as_ref(),
+        client_id: &asker.client_id,
+        rules: asker.rules.as_deref(),
+    };
+    if !nodes::has_room(own, owner) {
         return Err(Problem::NoRoom);
     }
     let kept = Kept {

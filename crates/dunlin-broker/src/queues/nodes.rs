@@ -9,6 +9,7 @@ use dunlin_base::{ShardId, Text};
 use dunlin_queue::Outcome;
 use dunlin_store::StoreOp;
 
+use crate::access::OwnRules;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::memory::Part;
 use crate::owners::common::SessionCore;
@@ -19,6 +20,7 @@ use crate::owners::{Owners, away};
 use crate::queues::calls::{Attach, Call, Create, Found, Place, Refusal, Use};
 use crate::queues::options::Life;
 use crate::queues::{addresses, answers, credit, delivering, keeping, making};
+use crate::quotas::Subject;
 use crate::sessions::{lifecycle, records, subscriptions};
 use crate::wants::Wants;
 
@@ -165,7 +167,12 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
     let Some(new) = attach.create.take() else {
         return refuse(own, from, link, Refusal::NotFound);
     };
-    if !has_room(own, attach.user.as_ref()) {
+    let owner = Owner {
+        user: attach.user.as_ref(),
+        client_id: &new.kept.client_id,
+        rules: new.rules.as_deref(),
+    };
+    if !has_room(own, owner) {
         return refuse(own, from, link, Refusal::NoRoom);
     }
     let filter = new.filter.as_ref().map_or(0, |it| binding_bytes(it));
@@ -186,8 +193,32 @@ fn create(own: &mut Owners, from: ShardId, mut attach: Attach) {
     store(own, s);
 }
 
-/// Whether there is room for another node, of this user.
-pub(crate) fn has_room(own: &mut Owners, user: Option<&Text>) -> bool {
+/// Who is to have a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner<'a> {
+    pub(crate) user: Option<&'a Text>,
+    /// Empty where it is not known.
+    pub(crate) client_id: &'a str,
+    pub(crate) rules: Option<&'a OwnRules>,
+}
+
+/// Whether the quota of an owner lets it have one session, link or node more.
+fn is_within_quota(own: &Owners, owner: Owner<'_>) -> bool {
+    let quota = own.config.quotas.of(&Subject {
+        client_id: owner.client_id,
+        user: owner.user.map(|user| &**user),
+        listener: None,
+        rules: owner.rules,
+        acl: own.access.acl.as_deref(),
+    });
+    let max = quota.map_or(0, |quota| quota.sessions_max);
+    let user = owner.user;
+    user.is_none_or(|user| own.budget.holders.has_room(user, max))
+}
+
+/// Whether there is room for another node, of this owner.
+pub(crate) fn has_room(own: &mut Owners, owner: Owner<'_>) -> bool {
+    let user = owner.user;
     own.budget.look();
     let (all, of_user) = own.sessions.nodes(user);
     let limits = &own.config.queues;
@@ -197,6 +228,7 @@ pub(crate) fn has_room(own: &mut Owners, user: Option<&Text>) -> bool {
         return false;
     }
     let room = own.budget.has_room(Part::Sessions, 0, usize::MAX);
+    let full = full || !is_within_quota(own, owner);
     if full || !room || !own.budget.has_room_for_session() {
         own.note_refused(Part::Sessions, 1);
         return false;

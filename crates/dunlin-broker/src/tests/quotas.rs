@@ -1,15 +1,18 @@
-//! Clients of AMQP that send faster than their quota.
+//! Clients of AMQP that send faster than their quota, or more at a time, and users that have
+//! all the links and queues that theirs gives them.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use dunlin_amqp::codec::{Begin, Open, Symbols};
-use dunlin_amqp::{Connection, Event, Limits, SaslPolicy, Settings, Side};
+use bytes::Bytes;
+use dunlin_amqp::codec::{Attach, Begin, Open, SaslInit, Symbol, Symbols, Target};
+use dunlin_amqp::{Connection, Event, Limits, SaslPolicy, SendError, Sending, Settings, Side, Tag};
 use dunlin_base::transport::{NetCommandKind, NetEvent, NetEventKind, Transport};
 use dunlin_base::{ConnId, Instant, SendBuf, StreamId, Text};
 
-use super::amqp::{Client, NOW, OPEN, World, conn, message, peer};
+use super::amqp::{Client, NOW, OPEN, World, conn, message, peer, receiver, sender};
+use crate::auth::{Anonymous, AuthPolicy};
 use crate::config::Config;
 use crate::io::{Input, Output};
 use crate::quotas::Quota;
@@ -83,6 +86,149 @@ fn who_sends_far_too_much_is_closed() {
         assert_eq!(world.shards[0].stats().clients_over_quota, 1);
         assert_eq!(send(&mut world, 2, "other", 200), None);
     }
+}
+
+/// The largest message that the peer takes, as it says in its answer.
+fn announced(client: &Client) -> Option<u64> {
+    let mut events = client.events.iter();
+    events.find_map(|event| match event {
+        Event::Attached { attach, .. } => attach.attach()?.max_message_size,
+        _ => None,
+    })
+}
+
+#[test]
+fn a_message_larger_than_its_quota_ends_the_link() {
+    const MAX: u32 = 1000;
+    let sizes = |config: &mut Config| {
+        config.quotas.0.push(Quota {
+            packet_bytes_max: MAX,
+            ..quota(0, 0)
+        });
+        config.queues.auto_create = true;
+    };
+    for address in ["t", "/queues/q"] {
+        let mut world = World::configured(1, OPEN, sizes);
+        // What a client sends that has not heard of the limit.
+        let mut free = World::configured(1, OPEN, |config| config.queues.auto_create = true);
+        let mut large = Client::of(&mut free, conn(0, 1), None, SLOW);
+        let link = large.sender(&mut free, Some(address));
+        let all = u64::from(Config::default().clients.packet_bytes_max);
+        assert_eq!(announced(&large), Some(all), "{address}");
+        let sending = Sending::new(Tag::from(1_u64), true);
+        let whole = message(false, &[0; MAX as usize]);
+        let sent = large.engine.send(link, &sending, &whole, &Bytes::new());
+        sent.expect("it is allowed");
+        let mut frame = SendBuf::new();
+        large.engine.poll_output(NOW, &mut frame);
+        let frame: Vec<u8> = frame.slices().flatten().copied().collect();
+
+        for (serial, container, refusal) in [
+            (1, "other", None),
+            (2, SLOW, Some("amqp:link:message-size-exceeded")),
+        ] {
+            let mut client = Client::of(&mut world, conn(0, serial), None, container);
+            let link = client.sender(&mut world, Some(address));
+            let max = refusal.map_or(all, |_| MAX.into());
+            assert_eq!(announced(&client), Some(max), "{address}");
+            if refusal.is_some() {
+                let sent = client.engine.send(link, &sending, &whole, &Bytes::new());
+                assert_eq!(sent.expect_err("it knows"), SendError::MessageSize);
+            }
+            world.bytes(conn(0, serial), &frame);
+            client.exchange(&mut world);
+            assert_eq!(
+                client.refusal().as_deref(),
+                refusal,
+                "{address} {container}"
+            );
+        }
+        let mut client = Client::of(&mut world, conn(0, 3), None, SLOW);
+        let link = client.sender(&mut world, Some(address));
+        client.send(
+            &mut world,
+            link,
+            true,
+            message(false, &[0; MAX as usize / 2]),
+        );
+        assert_eq!(client.refusal(), None);
+        assert_eq!(world.shards[0].stats().messages_too_large, 1);
+        world.check();
+    }
+}
+
+/// Ann, who may have so many sessions, links and queues, and a client of hers.
+fn ann(sessions_max: usize) -> (World, Client) {
+    let policy = AuthPolicy {
+        anonymous: Anonymous::Never,
+        passwords: true,
+        ..AuthPolicy::default()
+    };
+    let mut world = World::configured(1, policy, |config| {
+        config.queues.auto_create = true;
+        config.quotas.0.push(Quota {
+            user: Some(Text::from_static("ann")),
+            sessions_max,
+            ..Quota::default()
+        });
+    });
+    let init = SaslInit {
+        mechanism: Symbol::from_static("PLAIN"),
+        initial_response: Some(b"\0ann\0secret"),
+        hostname: None,
+    };
+    let client = Client::of(&mut world, conn(0, 1), Some(init), "c");
+    (world, client)
+}
+
+const FULL: Option<&str> = Some("amqp:resource-limit-exceeded");
+
+#[test]
+fn a_user_has_so_many_links() {
+    let (mut world, mut client) = ann(2);
+    let first = client.receiver(&mut world, "a", 1);
+    client.sender(&mut world, Some("b"));
+    assert_eq!(client.refusal(), None);
+    let third = |client: &mut Client, world: &mut World, name| {
+        let attach = Attach {
+            name,
+            ..receiver("c")
+        };
+        client.attach(world, &attach);
+        client.refusal()
+    };
+    assert_eq!(third(&mut client, &mut world, "l1").as_deref(), FULL);
+    assert_eq!(world.shards[0].stats().memory_refused_sessions, 1);
+    client.detach(&mut world, first, true);
+    client.events.clear();
+    assert_eq!(third(&mut client, &mut world, "l2"), None);
+    assert_eq!(third(&mut client, &mut world, "l3").as_deref(), FULL);
+    world.check();
+}
+
+#[test]
+fn queues_of_a_user_count_beside_its_links() {
+    let (mut world, mut client) = ann(3);
+    let queue = |client: &mut Client, world: &mut World, name, address| {
+        let target = Target {
+            address: Some(address),
+            ..Target::default()
+        };
+        let attach = Attach {
+            name,
+            ..sender(target)
+        };
+        client.attach(world, &attach);
+        client.refusal()
+    };
+    assert_eq!(queue(&mut client, &mut world, "l1", "/queues/a"), None);
+    // A link that would be the third, to a queue that would be the fourth.
+    let refused = queue(&mut client, &mut world, "l2", "/queues/b");
+    assert_eq!(refused.as_deref(), FULL);
+    assert_eq!(world.shards[0].census().sessions, 2, "a link and a queue");
+    // To the first again: a link, and no queue.
+    assert_eq!(queue(&mut client, &mut world, "l3", "/queues/a"), None);
+    world.check();
 }
 
 /// The first bytes of a client: `open` and `begin`.

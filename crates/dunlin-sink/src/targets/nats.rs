@@ -10,17 +10,18 @@ use std::hash::RandomState;
 use std::sync::Arc;
 
 use rustls_pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWriteExt as _, BufReader, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
+use super::stream::{Bytes, address};
 use crate::config::{self, ConfigError};
 use crate::expression::{Expression, Expressions, Scope};
 use crate::input::Input;
 use crate::refusal::{Cause, Refusal};
-use crate::shape::{Shape, write_object};
+use crate::shape::Shape;
 use crate::target::{Encode, Failure, Rows, Step, Target};
 use ops::{Answer, Op, records};
 
@@ -31,11 +32,6 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const ANSWERS_MAX: usize = 1024;
 
 const PORT: u16 = 4222;
-
-/// A stream of bytes of either kind.
-trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
-
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
 
 type Writer = Arc<Mutex<WriteHalf<Box<dyn Bytes>>>>;
 
@@ -74,15 +70,8 @@ impl Nats {
                 return Err(wrong("nats.url", why));
             }
         };
-        let (host, port) = match rest.trim_end_matches('/').rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
-            _ => (rest.trim_end_matches('/'), Some(PORT)),
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let port = match port {
-            Some(port) if !host.is_empty() && !host.contains(['@', '/']) => port,
-            _ => return Err(wrong("nats.url", format!("`{}` is no address", config.url))),
-        };
+        let (host, port) = address(rest.trim_end_matches('/'), PORT)
+            .ok_or_else(|| wrong("nats.url", format!("`{}` is no address", config.url)))?;
         let tls = match encrypted {
             true => {
                 let tls = config.tls.options().build();
@@ -262,7 +251,7 @@ impl Encode for Records {
         let mut body = Vec::new();
         self.shape.rows(input, |scope| {
             body.clear();
-            self.body(scope, &mut body)?;
+            self.shape.write_body(scope, &mut body)?;
             let header = self.header(scope)?;
             ops::write_record(&subject, &header, &body, out)
                 .ok_or_else(|| Refusal::new(Cause::Value, "it is too long"))
@@ -275,16 +264,6 @@ impl Encode for Records {
 }
 
 impl Records {
-    /// The payload as it came, unless the configuration says otherwise.
-    fn body(&self, scope: &Scope<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
-        match scope.item {
-            _ if !self.shape.is_plain() => write_object(self.shape.columns(), scope, out)?,
-            Some(item) => item.write_json(out),
-            None => out.extend_from_slice(scope.input.payload),
-        }
-        Ok(())
-    }
-
     fn header(&self, scope: &Scope<'_>) -> Result<String, Refusal> {
         let Some(key) = &self.key else {
             return Ok(String::new());

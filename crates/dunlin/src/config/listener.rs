@@ -98,7 +98,7 @@ impl Listener {
     /// What is spoken.
     #[must_use]
     pub fn protocols(&self) -> &[Protocol] {
-        self.protocols.as_deref().unwrap_or(&Protocol::ALL)
+        self.protocols.as_deref().unwrap_or(Protocol::ALL)
     }
 
     /// Its address.
@@ -131,7 +131,13 @@ impl Listener {
             [one, others @ ..] if others.contains(one) => {
                 return Err(("protocols", format!("\"{}\" is there twice", one.name())));
             }
-            _ => {}
+            all => {
+                if let Some(absent) = all.iter().find(|it| !Protocol::ALL.contains(it)) {
+                    let name = absent.name();
+                    let why = format!("this program was built without \"{name}\"");
+                    return Err(("protocols", why));
+                }
+            }
         }
         if self.tls.is_some() && !self.transport.transport().is_encrypted() {
             let why = format!("a {name} listener does not use certificates; use tls, wss or quic");
@@ -188,8 +194,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, by preference.
-    pub const ALL: [Self; 2] = [Self::Mqtt, Self::Amqp];
+    /// All that this program speaks, by preference.
+    pub const ALL: &'static [Self] = match cfg!(feature = "amqp") {
+        true => &[Self::Mqtt, Self::Amqp],
+        false => &[Self::Mqtt],
+    };
 
     /// As written in the file.
     #[must_use]

@@ -188,10 +188,11 @@ impl Default for Config {
 /// Every transport at the usual port of MQTT, and those of AMQP at its own.
 fn default_listeners() -> Vec<Listener> {
     let amqp = [Kind::Quic, Kind::Tcp, Kind::Tls].map(Listener::amqp);
+    let speaks_amqp = listener::Protocol::ALL.contains(&listener::Protocol::Amqp);
     Kind::ALL
         .map(Listener::new)
         .into_iter()
-        .chain(amqp)
+        .chain(amqp.into_iter().filter(|_| speaks_amqp))
         .collect()
 }
 
@@ -306,10 +307,9 @@ impl Config {
         .unwrap_or_else(|| value.trim().into());
         let mut root = toml::Value::try_from(self).map_err(|error| wrong(error.to_string()))?;
         set(&mut root, key.trim(), value).map_err(wrong)?;
-        let config: Self = root
-            .try_into()
-            .map_err(|error: toml::de::Error| wrong(error::humanize(error.message())))?;
-        Ok(config)
+        // Read as a file is: what reads a configuration is large, and there once.
+        let text = toml::to_string(&root).map_err(|error| wrong(error.to_string()))?;
+        toml::from_str(&text).map_err(|error| wrong(error::humanize(error.message())))
     }
 
     /// Number of shards to start.

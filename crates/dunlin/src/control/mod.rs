@@ -14,6 +14,10 @@ pub(crate) mod cluster;
 pub(crate) mod cursor;
 mod drain;
 mod draining;
+#[cfg(feature = "http")]
+pub(crate) mod http;
+#[cfg(not(feature = "http"))]
+#[path = "without_http.rs"]
 pub(crate) mod http;
 mod inventory;
 pub mod plane;

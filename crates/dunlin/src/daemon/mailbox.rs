@@ -131,6 +131,7 @@ impl BusBatch {
     }
 
     /// Adds a message.
+    #[cfg(feature = "cluster")]
     pub(crate) fn push(&mut self, message: BusMessage) {
         self.cost += cost(&message);
         self.messages.push(message);

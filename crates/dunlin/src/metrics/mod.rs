@@ -25,6 +25,7 @@ pub(crate) mod text;
 mod watch;
 
 pub(crate) use broker::{BrokerPages, Sources};
+#[cfg(feature = "http")]
 pub(crate) use http::decode;
 #[cfg(feature = "cluster")]
 pub(crate) use log::LogView;
