@@ -67,23 +67,22 @@ define TEST_STEPS
 RUST_TEST_THREADS=$$((3 * $$(nproc))) $(CARGO) test $$PACKAGES
 endef
 
-# What takes long is first, so that it does not run alone in the end.
+# What takes long is first, so that it does not run alone in the end. Those that ask Cargo
+# for a program are last: one Cargo waits for another.
 define PRODUCT_STEPS
 scripts/interop/run.sh
-scripts/soak/run.sh --short
+$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)" &&
 $(call front,mqtt) &&
 $(call front,amqp)
+scripts/soak/run.sh --short
 scripts/sink/run.sh --short
 scripts/cluster/kills.sh --short
-scripts/kill/run.sh --short
 scripts/book/run.sh
 scripts/interop/bridge.sh
-scripts/interop/features.sh
 scripts/conformance/run.sh
 scripts/interop/api.sh
 scripts/interop/amqp-client.sh
 scripts/interop/wire.sh
-scripts/interop/own.sh
 scripts/interop/proxy.sh
 scripts/interop/page.sh --short
 scripts/wireshark/run.sh
@@ -91,7 +90,9 @@ scripts/metrics/run.sh
 python3 -B scripts/upgrade/run.py "$$DUNLIN"
 "$(TARGET)/debug/xtask" spec --check
 "$(TARGET)/debug/xtask" supply
-$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)"
+scripts/kill/run.sh --short
+scripts/interop/features.sh
+scripts/interop/own.sh
 endef
 
 # Broker and simulator with one front, in one call of Cargo: it builds what they share once.
