@@ -20,83 +20,103 @@ run: ## build the release binary and start a broker (ARGS='--config x.toml')
 	$(CARGO) build --release --package dunlin
 	exec "$(TARGET)/release/dunlin" broker $(ARGS)
 
-test: setup ## everything that must hold in all three houses, other clients included
-	$(call rust,--workspace)
-	$(product)
-	$(mini)
-	$(lab)
+test: ## everything that must hold in all three houses, other clients included
+	$(call built,--workspace)
+	$(STEPS) --at-once 2 "$$PRODUCT_STEPS" "$$MINI_STEPS"
+	$(STEPS) --at-once 1 "$$LAB_STEPS"
 
-test-product: setup ## what must hold in crates/, alone
-	$(call rust,$(call packages,crates) --package xtask)
-	$(product)
+test-product: ## what must hold in crates/, alone
+	$(call built,$(call packages,crates) --package xtask)
+	$(STEPS) --at-once 2 "$$PRODUCT_STEPS"
 
-test-mini: setup ## what must hold in mini/, alone: of crates/ it builds only the broker
-	$(call rust,$(call packages,mini))
+test-mini: ## what must hold in mini/, alone: of crates/ it builds only the broker
+	$(call built,$(call packages,mini))
 	$(CARGO) build --package dunlin --package xtask --bins
-	$(mini)
+	$(STEPS) --at-once 2 "$$MINI_STEPS"
 
-test-lab: setup ## what must hold in lab/, alone
-	$(call rust,$(call packages,lab))
+test-lab: ## what must hold in lab/, alone
+	$(call built,$(call packages,lab))
 	$(CARGO) build --package dunlin --bins
-	$(lab)
+	$(STEPS) --at-once 1 "$$LAB_STEPS"
 
 # The crates of a house, as Cargo takes them.
 packages = $(addprefix --package ,$(notdir $(patsubst %/,%,$(dir $(wildcard $(1)/dunlin*/Cargo.toml)))))
 
-# Format, lints and tests of some crates. The last step links the programs that
-# no test has asked for; it compiles nothing that the tests have.
-define rust
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy $(1) --all-targets -- -D warnings
-	$(CARGO) test $(1)
-	$(CARGO) build $(1) --bins --examples --tests
+# Runs lists of commands, and says how long each takes.
+STEPS := DUNLIN="$(TARGET)/debug/dunlin" python3 -B scripts/steps.py
+
+# Format, lints and tests of some crates; what the tests need is installed meanwhile.
+define built
+	PACKAGES="$(1)" $(STEPS) --beside scripts/setup-test.sh "$$BUILD_STEPS"
+	PACKAGES="$(1)" $(STEPS) "$$TEST_STEPS"
 endef
 
-define product
-	"$(TARGET)/debug/xtask" spec --check
-	"$(TARGET)/debug/xtask" supply
-	$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)"
-	$(CARGO) test --quiet --package dunlin-broker --lib --no-default-features --features mqtt
-	$(CARGO) test --quiet --package dunlin-broker --lib --no-default-features --features amqp
-	$(CARGO) test --quiet --package dunlin-sim --no-default-features --features mqtt
-	$(CARGO) test --quiet --package dunlin-sim --no-default-features --features amqp
-	@if [ -x scripts/kill/run.sh ]; then DUNLIN="$(TARGET)/debug/dunlin" scripts/kill/run.sh --short; fi
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/cluster/kills.sh --short
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/soak/run.sh --short
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/conformance/run.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/metrics/run.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/book/run.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/package/helm.sh
-	python3 -B scripts/upgrade/run.py "$(TARGET)/debug/dunlin"
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/wireshark/run.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/run.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/features.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/own.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/bridge.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/wire.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/amqp-client.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/proxy.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/api.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/interop/page.sh --short
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/sink/run.sh --short
+export BUILD_STEPS TEST_STEPS PRODUCT_STEPS MINI_STEPS LAB_STEPS
+
+# The last one links the programs that no test has asked for; it compiles nothing that the
+# tests have.
+define BUILD_STEPS
+$(CARGO) fmt --all --check
+$(CARGO) clippy $$PACKAGES --all-targets -- -D warnings
+$(CARGO) test $$PACKAGES --no-run
+$(CARGO) build $$PACKAGES --bins --examples --tests
 endef
 
-define mini
-	scripts/mcu/lint.sh
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/tiny-size.sh
-	DUNLIN="$(TARGET)/debug/dunlin" "$(TARGET)/debug/xtask" mcu-gate
-	"$(TARGET)/debug/xtask" mcu-crypto
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/c-api.sh
-	INTEROP="$(TARGET)/debug/examples/interop" scripts/mcu/interop.sh --peer quinn --peer aioquic
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --quick --smoltcp
-	DUNLIN="$(TARGET)/debug/dunlin" scripts/mcu/scenarios.sh --client-certificate --only certificate
+# Most tests wait more than they compute.
+define TEST_STEPS
+RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test $$PACKAGES
 endef
 
-define lab
-	"$(TARGET)/debug/dunlin-lab" link --self-test --short
-	"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
-	"$(TARGET)/debug/dunlin-lab" run kumar-handshake kumar-hol --smoke --fresh --out "$(TARGET)/lab/smoke"
+# What takes long is first, so that it does not run alone in the end. Those that ask Cargo
+# for a program are last: one Cargo waits for another.
+define PRODUCT_STEPS
+scripts/interop/run.sh
+$(CARGO) check --quiet --locked --manifest-path fuzz/Cargo.toml --target-dir "$(TARGET)" &&
+$(call front,mqtt) &&
+$(call front,amqp)
+scripts/soak/run.sh --short
+scripts/sink/run.sh --short
+scripts/cluster/kills.sh --short
+scripts/book/run.sh
+scripts/package/helm.sh
+scripts/interop/bridge.sh
+scripts/conformance/run.sh
+scripts/interop/api.sh
+scripts/interop/amqp-client.sh
+scripts/interop/wire.sh
+scripts/interop/proxy.sh
+scripts/interop/page.sh --short
+scripts/wireshark/run.sh
+scripts/metrics/run.sh
+python3 -B scripts/upgrade/run.py "$$DUNLIN"
+"$(TARGET)/debug/xtask" spec --check
+"$(TARGET)/debug/xtask" supply
+scripts/kill/run.sh --short
+scripts/interop/features.sh
+scripts/interop/own.sh
+endef
+
+# Broker and simulator with one front, in one call of Cargo: it builds what they share once.
+front = $(CARGO) test --quiet --package dunlin-broker --package dunlin-sim --lib --test it \
+	--no-default-features --features dunlin-broker/$(1),dunlin-sim/$(1)
+
+# Those of the first step build the firmware in one folder.
+define MINI_STEPS
+"$(TARGET)/debug/xtask" mcu-gate &&
+scripts/mcu/scenarios.sh --quick &&
+scripts/mcu/scenarios.sh --quick --smoltcp &&
+scripts/mcu/scenarios.sh --client-certificate --only certificate
+scripts/mcu/lint.sh
+scripts/mcu/c-api.sh
+INTEROP="$(TARGET)/debug/examples/interop" scripts/mcu/interop.sh --peer quinn --peer aioquic
+"$(TARGET)/debug/xtask" mcu-crypto
+scripts/mcu/tiny-size.sh
+endef
+
+define LAB_STEPS
+"$(TARGET)/debug/dunlin-lab" link --self-test --short
+"$(TARGET)/debug/dunlin-lab" check storm --short --out "$(TARGET)/lab"
+"$(TARGET)/debug/dunlin-lab" run kumar-handshake kumar-hol --smoke --fresh --out "$(TARGET)/lab/smoke"
 endef
 
 check: ## the gate without third-party programs: cargo xtask ci

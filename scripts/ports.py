@@ -1,5 +1,6 @@
 """Free ports of the loopback interface."""
 
+import os
 import random
 import socket
 
@@ -7,6 +8,11 @@ import socket
 # on, `net.ipv4.ip_local_port_range`). None of these can take the port between
 # the look at it and the start of the server that wants it.
 FIRST, LAST = 20_000, 32_000
+
+# Programs that run at once have a part of them each: as many as there are lanes, and
+# PORTS_LANE says which (scripts/steps.py). Without, all are theirs.
+LANES = 4
+SPAN = (LAST - FIRST) // LANES
 
 # Ports that are tried at most.
 TRIES_MAX = 100
@@ -16,10 +22,19 @@ TRIES_MAX = 100
 given: set[int] = set()
 
 
+def bounds() -> tuple[int, int]:
+    """The first and the last port of this program."""
+    lane = os.environ.get("PORTS_LANE")
+    if lane is None:
+        return FIRST, LAST
+    first = FIRST + int(lane) * SPAN
+    return first, first + SPAN - 1
+
+
 def free_port() -> int:
     """A port without a TCP listener and without a UDP socket now, given out once."""
     for _ in range(TRIES_MAX):
-        port = random.randint(FIRST, LAST)
+        port = random.randint(*bounds())
         if port in given:
             continue
         try:
@@ -31,3 +46,9 @@ def free_port() -> int:
         given.add(port)
         return port
     raise RuntimeError(f"no free port from {FIRST} to {LAST} in {TRIES_MAX} tries")
+
+
+if __name__ == "__main__":
+    import sys
+
+    print(*(free_port() for _ in range(int(sys.argv[1]))))

@@ -12,6 +12,7 @@
 #   target/interop   MQTT.js and rhea from npm
 #   target/interop-java  what interop/amqp/pom.xml names, from Maven
 #   target/kafka     a server of Kafka, which scripts/sink/kafka/pom.xml names, from Maven
+#   target/thumb     where rustup has none for the Cortex-M4, a compiler (scripts/mcu/toolchain.sh)
 #   target/peers     nats-server 2.15, for the log of a partition, from the Go module
 #                    proxy where there is Go; with --brokers: mqttv5, a broker that speaks QUIC, from
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
@@ -274,6 +275,20 @@ coap_peer() {
     fi
 }
 
+# A compiler for the processor of the firmware.
+thumb() {
+    local folder="${CARGO_TARGET_DIR:-target}/thumb"
+    if [ -e "$folder/env" ] ||
+        rustup target list --installed 2>/dev/null | grep -qx thumbv7em-none-eabihf; then
+        return
+    fi
+    if scripts/mcu/toolchain.sh "$folder" >target/setup-thumb.log 2>&1; then
+        done_with "unpacked a compiler for the Cortex-M4 into $folder"
+    else
+        skip 'a compiler for the Cortex-M4: see target/setup-thumb.log'
+    fi
+}
+
 # Debian's is too old for the log of a partition.
 nats_server() {
     local folder="${CARGO_TARGET_DIR:-target}/peers/bin" go
@@ -366,6 +381,7 @@ java_packages
 kafka_jars
 nats_server
 coap_peer
+thumb
 if [ "${1:-}" = --brokers ]; then
     cargo_brokers "${2:-}"
 fi

@@ -23,13 +23,7 @@ clean() {
 trap clean EXIT
 
 # Ports that are free now.
-mapfile -t ports < <(python3 -c '
-import socket
-held = [socket.socket() for _ in range(12)]
-for s in held:
-    s.bind(("127.0.0.1", 0))
-for s in held:
-    print(s.getsockname()[1])')
+read -ra ports < <(python3 -B scripts/ports.py 11)
 metrics=127.0.0.1:${ports[10]}
 
 # A row is: name, transport of the broker, its keys, what HAProxy adds, its mode.

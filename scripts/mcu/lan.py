@@ -8,6 +8,7 @@ import struct
 import threading
 
 from device import GATEWAY, address
+from peers import free_port
 
 ROUTER_MAC = bytes.fromhex("525400000002")
 BROADCAST = b"\xff" * 6
@@ -26,12 +27,10 @@ class Lan:
         self.lease = lease
         self.said = []
         self.seen = []
-        self.wire, probe = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        self.wire = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.wire.bind(("127.0.0.1", 0))
         # A port for the emulator, which must be named to it.
-        probe.bind(("127.0.0.1", 0))
-        self.device = probe.getsockname()
-        probe.close()
+        self.device = ("127.0.0.1", free_port())
         self.mac = None
         self.outside = {}
         self.open = True

@@ -26,10 +26,10 @@ if ! rustup target list --installed 2>/dev/null | grep -qx thumbv7em-none-eabihf
     scripts/mcu/toolchain.sh "$target/thumb"
     # shellcheck source=/dev/null
     . "$target/thumb/env"
-    thumb+=(-Zbuild-std=core)
+    thumb+=(-Zbuild-std=core -Zbuild-std-features=optimize_for_size)
 fi
 # One for all, so that they share what they depend on.
-export RUSTFLAGS="-C target-cpu=cortex-m4"
+export RUSTFLAGS="-C target-cpu=cortex-m4" CARGO_PROFILE_DEV_PANIC=abort
 clippy c "${thumb[@]}" --features client-certificate,mps2
 clippy image "${thumb[@]}" --features authority,chacha20-poly1305,client-certificate,hello-retry,qos2
 clippy image "${thumb[@]}" --features smoltcp
