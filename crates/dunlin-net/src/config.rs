@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 use core::time::Duration;
 use std::io;
 use std::net::TcpStream;
@@ -37,6 +38,10 @@ pub struct NetConfig {
     pub first: ShardId,
     /// How many shards share the listeners' addresses.
     pub shards: u16,
+    /// Numbers that shards of all processes with the same keys have; a datagram for one that
+    /// is not of this process is yielded by [`Net::poll_foreign`](crate::Net::poll_foreign).
+    /// `None` (default): there are no others.
+    pub known: Option<Range<u16>>,
     /// The process clock.
     pub clock: Clock,
     /// Limits and deadlines.
@@ -66,6 +71,7 @@ impl NetConfig {
             shard,
             first: ShardId(0),
             shards: shards.max(1),
+            known: None,
             clock,
             limits: NetLimits::default(),
             keys,
@@ -112,7 +118,18 @@ impl NetKeys {
     /// tells anything about another (HKDF, RFC 5869).
     #[must_use]
     pub fn derived(secret: &[u8; NET_SECRET_BYTES]) -> Self {
-        let master = hkdf::Salt::new(hkdf::HKDF_SHA256, b"dunlin").extract(secret);
+        Self::expanded(b"dunlin", secret)
+    }
+
+    /// The keys that all processes have which know this secret, of any length: as
+    /// [`NetKeys::derived`], and others than those.
+    #[must_use]
+    pub fn of_cluster(secret: &[u8]) -> Self {
+        Self::expanded(b"dunlin cluster", secret)
+    }
+
+    fn expanded(salt: &[u8], secret: &[u8]) -> Self {
+        let master = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(secret);
         let mut keys = Self {
             cid: [0; 16],
             reset: [0; 32],
@@ -357,7 +374,8 @@ impl DialConfig {
     }
 }
 
-/// A QUIC datagram that arrived at one shard and belongs to another.
+/// A QUIC datagram that arrived at one shard and belongs to another, perhaps of another
+/// process.
 #[derive(Debug)]
 pub struct ForeignDatagram {
     /// Number of the listener it arrived at.

@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 #[cfg(target_os = "linux")]
 use crate::mmsg::{self, Batches};
 use crate::outbox::{Batch, Kernel, Outbox, Outgoing};
+use crate::relay::{Answers, Ways};
 use crate::{Counters, NetLimits};
 
 /// A UDP socket for QUIC.
@@ -251,6 +252,8 @@ pub(crate) struct PortOf<'a> {
     pub(crate) port: &'a mut UdpPort,
     /// The connection, which is woken when the socket takes more.
     pub(crate) serial: u64,
+    /// The number of its listener, and what goes to the client by other processes.
+    pub(crate) elsewhere: Option<(u16, (&'a Ways, &'a mut Answers))>,
 }
 
 impl DatagramSender for PortOf<'_> {
@@ -267,6 +270,15 @@ impl DatagramSender for PortOf<'_> {
     }
 
     fn send(&mut self, transmit: Transmit, contents: &[u8], counters: &mut Counters) {
+        if let Some((listener, (ways, answers))) = &mut self.elsewhere
+            && let Some(way) = ways.to(transmit.destination)
+        {
+            let transmit = Transmit {
+                src_ip: way.local_ip,
+                ..transmit
+            };
+            return answers.push((way.by, *listener), transmit, contents, counters);
+        }
         self.port.transmit(transmit, contents, counters);
     }
 }

@@ -11,8 +11,10 @@
 //!
 //! The mask keeps an observer from linking ids by their shard. Behind a load
 //! balancer this is the nonce of an id as [`crate::lb`] lays it out, after the
-//! server id and encrypted with it.
+//! server id and encrypted with it. The shards of several processes with the same
+//! keys have different numbers, so that each reads the ids of all.
 
+use core::ops::Range;
 use core::time::Duration;
 
 use dunlin_base::ShardId;
@@ -33,7 +35,8 @@ const POOL_BYTES: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct CidCodec {
     key: (u64, u64),
-    shards: u16,
+    /// Numbers that shards have.
+    shards: Range<u16>,
     lb: Option<LbConfig>,
 }
 
@@ -51,9 +54,15 @@ impl CidCodec {
         }
         Ok(Self {
             key: (key as u64, (key >> 64) as u64),
-            shards,
+            shards: 0..shards,
             lb,
         })
+    }
+
+    /// Shards of several processes issue such ids, and have these numbers.
+    #[must_use]
+    pub fn among(self, shards: Range<u16>) -> Self {
+        Self { shards, ..self }
     }
 
     /// Octets of a connection id.
@@ -111,7 +120,7 @@ impl CidCodec {
     pub fn shard_of_nonce(&self, nonce: &[u8]) -> Option<ShardId> {
         let (first, rest) = nonce.split_first_chunk::<SHARD_BYTES>()?;
         let shard = u16::from_be_bytes(*first) ^ self.mask(rest);
-        (shard < self.shards).then_some(ShardId(shard))
+        self.shards.contains(&shard).then_some(ShardId(shard))
     }
 
     fn mask(&self, rest: &[u8]) -> u16 {
@@ -302,6 +311,23 @@ mod tests {
         let short = LbConfig::new(3, b"s1", 7, None).unwrap();
         let refused = CidCodec::new([0; 16], 1, Some(short)).unwrap_err();
         assert_eq!(refused, LbError::Nonce { len: 7, min: 8 });
+    }
+
+    #[test]
+    fn ids_of_several_processes_tell_which_one_issued_them() {
+        for lb in [
+            None,
+            Some(LbConfig::new(3, b"s1", 14, Some([9; 16])).unwrap()),
+        ] {
+            let all = CidCodec::new([7; 16], 2, lb).unwrap().among(64..256);
+            for shard in [64, 65, 255] {
+                let id = ShardCids::new(all.clone(), ShardId(shard)).generate_cid();
+                assert_eq!(all.shard(&id), Some(ShardId(shard)));
+                let fewer = all.clone().among(64..65);
+                let known = (shard == 64).then_some(ShardId(64));
+                assert_eq!(fewer.shard(&id), known);
+            }
+        }
     }
 
     #[test]

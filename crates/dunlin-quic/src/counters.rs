@@ -86,8 +86,14 @@ dunlin_base::totals! {
         pub udp_send_calls: u64,
         /// Turns of the loop that waited for more datagrams.
         pub turns_gathered: u64,
-        /// Datagrams that belong to another shard.
+        /// Datagrams that belong to another shard, here or at another node of a cluster.
         pub datagrams_foreign: u64,
+        /// Of these, datagrams dropped because too many waited for other shards.
+        pub datagrams_foreign_dropped: u64,
+        /// Transmissions given to another node of a cluster, to which the client had sent.
+        pub answers_relayed: u64,
+        /// Such transmissions dropped because too many waited.
+        pub answers_relayed_dropped: u64,
         /// Datagrams that could not be sent and count as lost.
         pub datagrams_unsent: u64,
         /// Datagrams not sent because their address is not proved and has had

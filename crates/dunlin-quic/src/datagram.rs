@@ -10,7 +10,7 @@ use crate::Counters;
 pub const ECN_CONGESTED: u8 = 0b11;
 
 /// A datagram that arrived.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// Who sent it.
     pub remote: SocketAddr,
@@ -24,7 +24,7 @@ pub struct Datagram {
 
 /// Datagrams to send with one call. All have `segment_size` bytes but for the
 /// last.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// Where to.
     pub destination: SocketAddr,

@@ -3,6 +3,8 @@
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant as StdInstant;
 
@@ -47,13 +49,22 @@ const BEHIND_FIRST_BYTES_ALL: u64 = 1 << 20;
 /// Bytes of a datagram that every path carries (RFC 9000 section 14).
 const DATAGRAM_BYTES_MIN: u16 = 1200;
 
+/// Least time between two stateless resets of an endpoint. All clients of a process that
+/// has died ask at about the same time; what is not answered is asked again.
+const RESET_EVERY: Duration = Duration::from_micros(200);
+
 /// What the endpoints of all shards must share, and what this shard is.
 #[derive(Clone, Debug)]
 pub struct EndpointKeys<'a> {
-    /// This shard.
+    /// This shard, from 0 on.
     pub shard: ShardId,
     /// How many there are.
     pub shards: u16,
+    /// The number of the first one in connection ids.
+    pub first: ShardId,
+    /// Shards of all processes whose connection ids have the same keys; `None`: those of
+    /// this one.
+    pub known: Option<Range<u16>>,
     /// Masks the shard within connection ids.
     pub cid: [u8; 16],
     /// Derives stateless reset tokens (RFC 9000 section 10.3).
@@ -91,11 +102,15 @@ impl QuicSettings {
         tickets: Option<Arc<TicketRegister>>,
     ) -> Result<Self, LbError> {
         let shard = keys.shard;
-        let cids = CidCodec::new(keys.cid, keys.shards, keys.lb.clone())?;
+        let number = |shard: u16| keys.first.0.saturating_add(shard);
+        let known = keys.known.clone();
+        let known = known.unwrap_or_else(|| number(0)..number(keys.shards));
+        let cids = CidCodec::new(keys.cid, keys.shards, keys.lb.clone())?.among(known);
         let reset_key = hmac::Key::new(hmac::HMAC_SHA256, keys.reset);
         let mut endpoint = EndpointConfig::new(Arc::new(reset_key));
-        let codec = cids.clone();
-        endpoint.cid_generator(move || Box::new(ShardCids::new(codec.clone(), shard)));
+        let (codec, own) = (cids.clone(), ShardId(number(shard.0)));
+        endpoint.cid_generator(move || Box::new(ShardCids::new(codec.clone(), own)));
+        endpoint.min_reset_interval(RESET_EVERY);
         let token_key = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(keys.token);
         Ok(Self {
             limits,
@@ -125,7 +140,7 @@ impl QuicSettings {
         &self.limits
     }
 
-    /// The shard whose connection a datagram is for; `None`: any may take it.
+    /// The number of the shard whose connection a datagram is for; `None`: any may take it.
     #[must_use]
     pub fn shard_of(&self, datagram: &[u8]) -> Option<ShardId> {
         shard_of_datagram(&self.cids, datagram)

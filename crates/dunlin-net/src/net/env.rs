@@ -55,6 +55,8 @@ fn quic_settings(config: &NetConfig) -> Result<QuicSettings, NetError> {
     let keys = EndpointKeys {
         shard: config.shard,
         shards: config.shards,
+        first: config.first,
+        known: config.known.clone(),
         cid: config.keys.cid,
         reset: &config.keys.reset,
         token: &config.keys.token,

@@ -34,8 +34,9 @@ use dunlin_base::{ConnId, Instant, SendBuf, ShardId, StreamId};
 use dunlin_quic::{Clock, Counters, QuicStats, ServerTls, StrikeId};
 use mio::{Events, Poll, Token};
 
+use crate::relay::Answers;
 use crate::slots::SLOTS_MAX;
-use crate::{ForeignDatagram, ListenerConfig, NetConfig, NetError, Waker};
+use crate::{Answer, ForeignDatagram, ListenerConfig, NetConfig, NetError, Waker};
 
 use conns::Conns;
 use env::Env;
@@ -64,6 +65,8 @@ pub struct Net {
     gather: Gather,
     /// Datagrams for other shards.
     foreign: VecDeque<(ShardId, ForeignDatagram)>,
+    /// Datagrams that other processes are to send.
+    answers: Answers,
 }
 
 impl Net {
@@ -101,6 +104,7 @@ impl Net {
             newcomers: Newcomers::default(),
             gather: Gather::default(),
             foreign: VecDeque::new(),
+            answers: Answers::default(),
         })
     }
 
@@ -231,8 +235,15 @@ impl Net {
     }
 
     /// The next datagram that arrived here and belongs to another shard, which
-    /// must be given it by [`Net::handle_foreign`].
+    /// must be given it by [`Net::handle_foreign`], or by [`Net::handle_relayed`] if it is
+    /// of another process.
     pub fn poll_foreign(&mut self) -> Option<(ShardId, ForeignDatagram)> {
         self.foreign.pop_front()
+    }
+
+    /// The next datagrams that a shard of another process is to send, by
+    /// [`Net::send_answer`]. At most [`ANSWERS_MAX`](crate::ANSWERS_MAX) wait.
+    pub fn poll_answer(&mut self) -> Option<(ShardId, Answer)> {
+        self.answers.pop()
     }
 }

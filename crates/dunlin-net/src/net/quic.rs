@@ -1,11 +1,12 @@
 //! A connection of QUIC in the table of the loop: the sockets that it uses, and
 //! what the loop has to remember of it.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
 
 use dunlin_base::transport::plain_addr;
-use dunlin_quic::QuicConn;
+use dunlin_quic::{Input, QuicConn};
 
+use crate::relay::{Way, Ways};
 use crate::strangers::Ticket;
 use crate::timers::Armed;
 
@@ -17,6 +18,8 @@ pub(super) struct QuicSlot {
     pub(super) source: usize,
     /// Index of the socket that it sends from; another one after it moved.
     pub(super) via: usize,
+    /// Addresses of the client that other processes reach.
+    pub(super) ways: Ways,
     /// The address under which limits count it.
     pub(super) admitted_ip: IpAddr,
     /// Its place among the peers that are not known yet.
@@ -36,6 +39,7 @@ impl QuicSlot {
         Self {
             source,
             via: source,
+            ways: Ways::default(),
             admitted_ip: plain_addr(remote).ip(),
             stranger: None,
             dirty: false,
@@ -43,6 +47,25 @@ impl QuicSlot {
             ack_waits: false,
             armed: Armed::NEVER,
             conn,
+        }
+    }
+
+    /// Has the connection take a datagram from `remote`, which came by another process or
+    /// not. Answers go that way from then on, if it was authentic and new: nobody else is to
+    /// say which way they go.
+    pub(super) fn take(
+        &mut self,
+        input: Input,
+        (remote, way): (SocketAddr, Option<Way>),
+        on_input: impl FnOnce(&mut QuicConn, Input),
+    ) {
+        if way.is_none() && !self.ways.has_any() {
+            return on_input(&mut self.conn, input);
+        }
+        let before = self.conn.path().frames_in();
+        on_input(&mut self.conn, input);
+        if self.conn.path().frames_in() > before {
+            self.ways.note(remote, way);
         }
     }
 

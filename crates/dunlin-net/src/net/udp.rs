@@ -9,6 +9,7 @@ use std::io::{self, IoSliceMut};
 use bytes::BytesMut;
 #[cfg(test)]
 use dunlin_base::ConnId;
+use dunlin_base::ShardId;
 use dunlin_base::transport::plain_addr;
 use dunlin_quic::datagram::Datagram;
 use dunlin_quic::{Counters, Handled, Incoming};
@@ -18,8 +19,9 @@ use super::conns::{self, Handler};
 use super::newcomers::Newcomer;
 use super::{Net, paths};
 use crate::admission::{Admission, Refusal, Standing};
+use crate::relay::Way;
 use crate::stream::{UDP_BATCH, UDP_BYTES};
-use crate::{ForeignDatagram, NetLimits, RetryMode};
+use crate::{Answer, ForeignDatagram, NetLimits, RetryMode};
 
 /// Batches read from one socket before others get a turn.
 const RECV_ROUNDS_MAX: usize = 8;
@@ -34,9 +36,33 @@ impl Net {
         let ForeignDatagram { listener, datagram } = datagram;
         if let Some(source) = self.sources.endpoint_of_listener(listener) {
             self.env.tick();
-            handle_datagram(self, source, source, datagram);
+            handle_datagram(self, source, (source, None), datagram);
             // They are run by the next `poll`.
             self.conns.defer_touched();
+        }
+    }
+
+    /// Takes a datagram that came to a shard of another process, which sends the answers.
+    /// What it leads to is reported by the next [`Net::poll`]. It begins no connection.
+    pub fn handle_relayed(&mut self, by: ShardId, datagram: ForeignDatagram) {
+        let ForeignDatagram { listener, datagram } = datagram;
+        if let Some(source) = self.sources.endpoint_of_listener(listener) {
+            self.env.tick();
+            handle_datagram(self, source, (source, Some(by)), datagram);
+            self.conns.defer_touched();
+        }
+    }
+
+    /// Sends what another process has for a client that sent to here.
+    pub fn send_answer(&mut self, answer: Answer) {
+        let Answer {
+            listener,
+            transmit,
+            contents,
+        } = answer;
+        let source = self.sources.endpoint_of_listener(listener);
+        if let Some(port) = source.and_then(|source| self.sources.port_mut(source)) {
+            port.transmit(transmit, &contents, &mut self.env.counters);
         }
     }
 
@@ -70,7 +96,8 @@ pub(super) fn send_gathered(net: &mut Net) {
 
 /// Gives its socket what one connection has.
 pub(super) fn flush_one(net: &mut Net, serial: u64) {
-    net.conns.flush_one(serial, &mut net.sources, &mut net.env);
+    let (sources, answers) = (&mut net.sources, &mut net.answers);
+    net.conns.flush_one(serial, sources, answers, &mut net.env);
 }
 
 /// A UDP socket takes datagrams again.
@@ -140,7 +167,7 @@ fn take_datagrams(net: &mut Net, source: usize, bytes: &[u8], meta: &RecvMeta) {
             data: rest.split_to(meta.stride.clamp(1, rest.len())),
         };
         if let Some(datagram) = keep_foreign(net, endpoint, datagram) {
-            handle_datagram(net, endpoint, source, datagram);
+            handle_datagram(net, endpoint, (source, None), datagram);
         }
     }
 }
@@ -148,27 +175,34 @@ fn take_datagrams(net: &mut Net, source: usize, bytes: &[u8], meta: &RecvMeta) {
 /// Puts a datagram of another shard aside; returns all others.
 fn keep_foreign(net: &mut Net, source: usize, datagram: Datagram) -> Option<Datagram> {
     let env = &mut net.env;
-    if env.config.shards < 2 {
+    if env.config.shards < 2 && env.config.known.is_none() {
         return Some(datagram);
     }
     let listener = net.sources.endpoint(source).and_then(|e| e.quic.listener());
     let (Some(listener), Some(shard)) = (listener, env.quic.shard_of(&datagram.data)) else {
         return Some(datagram);
     };
-    if shard == env.config.shard {
+    if shard == env.config.number(env.config.shard) {
         return Some(datagram);
     }
     env.counters.datagrams_foreign += 1;
     if net.foreign.len() < FOREIGN_MAX {
         let datagram = ForeignDatagram { listener, datagram };
-        let shard = env.config.number(shard);
         net.foreign.push_back((shard, datagram));
+    } else {
+        env.counters.datagrams_foreign_dropped += 1;
     }
     None
 }
 
-/// Takes a datagram for the endpoint `source` that came by the socket `via`.
-fn handle_datagram(net: &mut Net, source: usize, via: usize, datagram: Datagram) {
+/// Takes a datagram for the endpoint `source` that came by the socket `via`, or by a shard
+/// of another process.
+fn handle_datagram(
+    net: &mut Net,
+    source: usize,
+    (via, by): (usize, Option<ShardId>),
+    datagram: Datagram,
+) {
     let env = &mut net.env;
     let Some(endpoint) = net.sources.endpoint_mut(source) else {
         return;
@@ -182,13 +216,20 @@ fn handle_datagram(net: &mut Net, source: usize, via: usize, datagram: Datagram)
         Handled::Conn(serial, input) => {
             if let Some(quic) = net.conns.quic_to_run(serial) {
                 env.counters.ecn_marked_in += u64::from(input.is_congested());
-                let local_ip = (via == quic.via).then_some(local_ip);
-                quic.conn.on_input(input, local_ip, env.now);
+                let is_direct = via == quic.via && by.is_none();
+                let way = by.map(|by| Way { by, local_ip });
+                let way = (remote, way);
+                let local_ip = is_direct.then_some(local_ip);
+                quic.take(input, way, |conn, input| {
+                    conn.on_input(input, local_ip, env.now);
+                });
                 if quic.conn.is_accepted() && quic.conn.early_data().may_use_tickets() {
                     net.conns.note_tickets(serial, early, env);
                 }
             }
         }
+        // What begins a connection stays where it came.
+        Handled::New(incoming) if by.is_some() => endpoint.quic.ignore(incoming),
         Handled::New(incoming) => {
             let newcomer = Newcomer {
                 source,
@@ -202,7 +243,10 @@ fn handle_datagram(net: &mut Net, source: usize, via: usize, datagram: Datagram)
         }
         Handled::Answer(transmit) => {
             count_answer(buf, &mut env.counters);
-            endpoint.port.transmit(transmit, buf, &mut env.counters);
+            match by.zip(endpoint.quic.listener()) {
+                Some(to) => net.answers.push(to, transmit, buf, &mut env.counters),
+                None => endpoint.port.transmit(transmit, buf, &mut env.counters),
+            }
         }
         Handled::Nothing if early => net.newcomers.note_early_data(remote),
         Handled::Nothing => {}

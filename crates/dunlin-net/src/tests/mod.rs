@@ -24,6 +24,7 @@ mod qlog;
 mod quic;
 mod random;
 mod raw;
+mod relay;
 mod repeat;
 mod strangers;
 mod tcp;

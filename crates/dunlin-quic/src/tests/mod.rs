@@ -102,6 +102,8 @@ impl Side {
         let keys = EndpointKeys {
             shard: ShardId(0),
             shards: 1,
+            first: ShardId(0),
+            known: None,
             cid: [1; 16],
             reset: &[2; 32],
             token: &[3; 32],

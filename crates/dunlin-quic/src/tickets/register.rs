@@ -163,6 +163,66 @@ impl TicketRegister {
         }
     }
 
+    /// Takes a ticket that another process has issued, under the same settings, and keeps it
+    /// as if it was issued here. `value`: as [`TicketChange::Put`] has it. Whether it did.
+    pub fn adopt(&self, key: TicketKey, value: &[u8]) -> bool {
+        let mut inner = self.lock();
+        let Some(ticket) = Kept::decode(value).filter(|it| it.session.len() <= SESSION_BYTES_MAX)
+        else {
+            return false;
+        };
+        if inner.used.contains(&key) || self.is_behind(&inner) {
+            return false;
+        }
+        let value = value.to_vec();
+        self.tell(&mut inner, TicketChange::Put { key, value });
+        self.insert(&mut inner, key, ticket);
+        true
+    }
+
+    /// Takes a copy of a ticket that another process keeps. Its use has to be allowed there:
+    /// [`TicketChange::Strike`] asks.
+    pub fn copy(&self, key: TicketKey, value: &[u8]) {
+        let mut inner = self.lock();
+        let ticket = Kept::decode(value).filter(|it| it.session.len() <= SESSION_BYTES_MAX);
+        if let Some(ticket) = ticket.filter(|_| !inner.used.contains(&key)) {
+            self.insert(&mut inner, key, ticket);
+        }
+    }
+
+    /// The process that keeps a ticket has struck it off, or given it up.
+    pub fn forget(&self, key: &TicketKey) {
+        let mut inner = self.lock();
+        inner.remove(key);
+        inner.remember_used(*key);
+    }
+
+    /// Strikes a ticket off for another process, which holds a copy: `strike` and `shard`
+    /// are that one's, and come back by [`TicketChange::Strike`]. `false`: it is not there, or
+    /// not to be used any more, and nothing follows.
+    pub fn strike_for(&self, key: TicketKey, strike: StrikeId, shard: ShardId) -> bool {
+        let mut inner = self.lock();
+        let is_good = inner
+            .tickets
+            .get(&key)
+            .is_some_and(|it| !self.is_expired(it));
+        if !is_good || self.is_behind(&inner) {
+            return false;
+        }
+        inner.remove(&key);
+        inner.remember_used(key);
+        self.tell(&mut inner, TicketChange::Strike { key, strike, shard });
+        true
+    }
+
+    /// All tickets, oldest first, each as [`TicketChange::Put`] has it.
+    #[must_use]
+    pub fn all(&self) -> Vec<(TicketKey, Vec<u8>)> {
+        let inner = self.lock();
+        let held = |key: &TicketKey| Some((*key, inner.tickets.get(key)?.encode()));
+        inner.order.iter().filter_map(held).collect()
+    }
+
     /// This many changes have been dealt with.
     pub fn kept(&self, changes: usize) {
         let mut inner = self.lock();
@@ -450,6 +510,57 @@ mod tests {
         assert_eq!(take(&again, 1), Ok(b"one".to_vec()));
         assert_eq!(take(&again, 7), Err(Refusal::Unknown));
         assert_eq!(take(&register, 2), Ok(b"two".to_vec()));
+    }
+
+    /// A copy at each of two processes, and one that keeps the tickets.
+    #[test]
+    fn of_copies_of_a_ticket_one_may_be_used() {
+        let kept = || {
+            let (sender, changes) = channel();
+            let keep = move |change| sender.send(change).unwrap();
+            let register = TicketRegister::kept_by(TicketLimits::default(), Box::new(keep));
+            (register, changes)
+        };
+        let (home, at_home) = kept();
+        let edges = [kept(), kept()];
+        edges[0].0.put(&key(1), b"one".to_vec(), SCOPE);
+        let Ok(TicketChange::Put { key: name, value }) = edges[0].1.try_recv() else {
+            panic!("it is said");
+        };
+        assert!(home.adopt(name, &value));
+        let put = TicketChange::Put {
+            key: name,
+            value: value.clone(),
+        };
+        assert_eq!(at_home.try_recv(), Ok(put));
+        assert_eq!(home.all(), [(name, value.clone())]);
+        for (edge, changes) in &edges {
+            edge.copy(name, &value);
+            assert_eq!(changes.try_recv().ok(), None, "the home keeps it");
+        }
+        // Both take it, and ask.
+        for (at, (edge, changes)) in edges.iter().enumerate() {
+            assert_eq!(take(edge, 1), Ok(b"one".to_vec()));
+            let asked = changes.try_recv();
+            let Ok(TicketChange::Strike { key, strike, .. }) = asked else {
+                panic!("{asked:?}");
+            };
+            let shard = ShardId(64 * (at as u16 + 1));
+            assert_eq!(home.strike_for(key, strike, shard), at == 0);
+        }
+        let struck = at_home.try_iter().collect::<Vec<_>>();
+        let [TicketChange::Strike { shard, .. }] = struck[..] else {
+            panic!("{struck:?}");
+        };
+        assert_eq!(shard, ShardId(64));
+        // What comes late has no effect.
+        edges[1].0.copy(name, &value);
+        assert_eq!(take(&edges[1].0, 1), Err(Refusal::Used));
+        assert!(!home.adopt(name, &value));
+        assert!(!home.adopt(key(2), b"no ticket"));
+        edges[0].0.forget(&key(3));
+        edges[0].0.copy(key(3), &value);
+        assert_eq!(take(&edges[0].0, 3), Err(Refusal::Used));
     }
 
     #[test]

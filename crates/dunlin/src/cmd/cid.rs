@@ -9,6 +9,7 @@ use clap::Args;
 use dunlin_net::{CidCodec, LbConfig};
 
 use crate::config::Config;
+use crate::config::cluster::SHARDS_MAX;
 use crate::config::lb::{parse_key, unhex};
 use crate::daemon;
 
@@ -43,6 +44,8 @@ struct Reader {
     layout: Option<LbConfig>,
     /// The broker's own secret.
     codec: Option<CidCodec>,
+    /// Shards have numbers among those of all nodes.
+    is_of_cluster: bool,
 }
 
 impl Cid {
@@ -91,6 +94,7 @@ impl Cid {
         Ok(Reader {
             layout: Some(layout.tell_length(!self.no_length)),
             codec: None,
+            is_of_cluster: false,
         })
     }
 }
@@ -103,19 +107,26 @@ fn of_broker(file: &std::path::Path) -> anyhow::Result<Reader> {
         .lb
         .layout()
         .map_err(|(key, why)| anyhow!("quic.{key}: {why}"))?;
-    let codec = match daemon::net_keys(&config.data_dir)? {
-        Some(keys) => Some(CidCodec::new(
-            keys.cid,
-            config.shard_count(),
-            layout.clone(),
-        )?),
+    let codec = match daemon::net_keys(&config)? {
+        Some(keys) => {
+            let codec = CidCodec::new(keys.cid, config.shard_count(), layout.clone())?;
+            Some(match config.cluster.is_used() {
+                true => codec.among(SHARDS_MAX..u16::MAX),
+                false => codec,
+            })
+        }
         None => None,
     };
     if layout.is_none() && codec.is_none() {
         let dir = config.data_dir.display();
         anyhow::bail!("no quic.key in {dir}, and quic.lb is off: ids say nothing");
     }
-    Ok(Reader { layout, codec })
+    let is_of_cluster = config.cluster.is_used();
+    Ok(Reader {
+        layout,
+        codec,
+        is_of_cluster,
+    })
 }
 
 impl Reader {
@@ -131,6 +142,10 @@ impl Reader {
             let shard = codec.shard(id);
             // Server ids of others are masked by other secrets.
             parts.push(match shard {
+                Some(shard) if self.is_of_cluster => {
+                    let (node, shard) = (shard.0 / SHARDS_MAX, shard.0 % SHARDS_MAX);
+                    format!("node {node}, shard {shard}")
+                }
                 Some(shard) => format!("shard {}", shard.0),
                 None => "no shard of this broker".to_owned(),
             });

@@ -336,6 +336,10 @@ impl Config {
         edge.store = Store::default();
         edge.store.durability = sections::Durability::Memory;
         edge.bridge.clear();
+        // The home keeps tickets, or nobody does.
+        if self.tickets().is_none() {
+            edge.early_data.mode = early::Mode::Off;
+        }
         edge.reports.sys.interval = units::Span::millis(0);
         edge
     }

@@ -25,6 +25,8 @@ use dunlin_base::{ConnId, ShardId};
 use dunlin_broker::access::Access;
 use dunlin_broker::auth::AuthAnswer;
 use dunlin_broker::{BridgeSession, BusMessage, RunningLimits, home_shard};
+#[cfg(feature = "cluster")]
+use dunlin_net::Answer;
 use dunlin_net::{Adopted, DetachedConn, ForeignDatagram, ServerTls, StrikeId, Waker};
 use dunlin_store::StoreDone;
 
@@ -56,6 +58,15 @@ pub(crate) enum Mail {
     Adopt(Box<Adopted>),
     /// A QUIC datagram that arrived at the wrong shard's socket.
     Datagram(ForeignDatagram),
+    /// A QUIC datagram that came to another node, which sends the answers.
+    #[cfg(feature = "cluster")]
+    Relayed {
+        from: ShardId,
+        datagram: ForeignDatagram,
+    },
+    /// What another node has for a client that sent to here.
+    #[cfg(feature = "cluster")]
+    Answer(Box<Answer>),
     /// From the store.
     Store(StoreDone),
     /// From the authenticator.
@@ -84,6 +95,10 @@ impl Mail {
         match self {
             Self::Bus(batch) => batch.cost,
             Self::Datagram(datagram) => MAIL_BYTES + datagram.len(),
+            #[cfg(feature = "cluster")]
+            Self::Relayed { datagram, .. } => MAIL_BYTES + datagram.len(),
+            #[cfg(feature = "cluster")]
+            Self::Answer(answer) => MAIL_BYTES + answer.len(),
             Self::Conn(moved) => MAIL_BYTES + moved.unread.len() + moved.conn.unsent(),
             _ => MAIL_BYTES,
         }

@@ -68,6 +68,8 @@ pub use crate::control::reloading::{ReloadError, Reloaded};
 pub use crate::metrics::Pulse;
 #[cfg(feature = "cluster")]
 use cluster::Attached;
+#[cfg(feature = "cluster")]
+pub(crate) use cluster::relay::RelayedTotals;
 pub use error::StartError;
 use far::Place;
 pub use kept::GivenUp;
@@ -113,12 +115,17 @@ struct Parts {
     inbox: Inbox,
 }
 
-/// The QUIC keys of a broker's data directory, if it has any.
+/// The QUIC keys of a broker, if it has any yet: those of its cluster, or of its data
+/// directory.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn net_keys(data_dir: &Path) -> Result<Option<NetKeys>, StartError> {
-    keys::existing(data_dir)
+pub fn net_keys(config: &Config) -> Result<Option<NetKeys>, StartError> {
+    #[cfg(feature = "cluster")]
+    if config.cluster.is_used() {
+        return node::net_keys(config).map(Some);
+    }
+    keys::existing(&config.data_dir)
 }
 
 impl Daemon {
@@ -149,21 +156,22 @@ impl Daemon {
         let clock = Clock::new();
         let tickets = config
             .tickets()
-            .map(|limits| Tickets::new(limits, settings::store(&config).is_some()));
+            .map(|limits| Tickets::new(limits, keeps_tickets(&config, place)));
         let qlog = open_qlog(&config, clock)?;
         let loops = Loops {
             clock,
             tickets: tickets.as_ref(),
             qlog: qlog.as_ref(),
         };
-        let (mut parts, shards) = event_loops(&config, place.first(), &loops)?;
+        let (mut parts, shards) = event_loops(&config, place, &loops)?;
         let bound = listening::listen(&config, &tls, &mut parts)?;
         let http = certificates::http(&config)?.as_ref().map(Tls::new);
         certificates::log(&config)?;
         listening::ask(&config)?;
         // It ends the broker that has the store, so that what may fail comes before.
         let (store, recovered) = Kept::open(&config, source)?;
-        let keeper = tickets.map(|tickets| tickets.start(store.as_ref(), &recovered, &shards));
+        let keeper =
+            tickets.map(|tickets| tickets.start(store.as_ref(), &recovered, &shards, place));
         let keeper = keeper.transpose()?.flatten();
         let reloader = Arc::new(Reloader {
             config: config.clone(),
@@ -517,6 +525,12 @@ fn random_secret() -> Result<Secret, StartError> {
     Ok(Secret::new(bytes))
 }
 
+/// Whether the use of a session ticket is kept before its early data is taken, here or at
+/// another node.
+fn keeps_tickets(config: &Config, place: &Place) -> bool {
+    settings::store(config).is_some() || place.asks_for_tickets()
+}
+
 /// What the event loops share.
 struct Loops<'a> {
     clock: Clock,
@@ -527,17 +541,20 @@ struct Loops<'a> {
 /// The event loop of each shard, and the way into its inbox.
 fn event_loops(
     config: &Config,
-    first: ShardId,
+    place: &Place,
     of_all: &Loops<'_>,
 ) -> Result<(Vec<Parts>, Addresses), StartError> {
     let loops = |e: dunlin_net::NetError| StartError::Loop(e.to_string());
-    let keys = keys::load(&config.data_dir)?;
+    let keys = match place.net_keys() {
+        Some(keys) => keys,
+        None => keys::load(&config.data_dir)?,
+    };
     let shared = NetShared::default();
     let count = config.shard_count();
     let (mut parts, mut shards) = (Vec::new(), Vec::new());
     for id in 0..count {
         let mut net_config = NetConfig::new(ShardId(id), count, of_all.clock, keys.clone());
-        net_config.first = first;
+        place.settle_net(&mut net_config);
         net_config.limits = settings::net(config);
         // Checked when the configuration was read.
         net_config.lb = config.quic.lb.layout().ok().flatten();
@@ -550,7 +567,7 @@ fn event_loops(
         shards.push(address);
         parts.push(Parts { net, inbox });
     }
-    Ok((parts, Addresses::new(first, shards)))
+    Ok((parts, Addresses::new(place.first(), shards)))
 }
 
 fn make_data_dir(path: &Path) -> Result<(), StartError> {

@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use dunlin_broker::bus;
 use dunlin_bus::limits::{ADDRESS_BYTES_MAX, ADDRESSES_MAX, SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use dunlin_bus::{About, Bus, Encoding};
+use dunlin_net::NetKeys;
 
 use super::cluster::{Nodes, Wanted};
 use super::standby::Standby;
@@ -288,7 +289,8 @@ fn enter(config: &Config, hears: &Hears) -> Result<(Arc<Nodes>, Bus), StartError
         since: now.map_or(0, |since| since.as_secs()),
     };
     let hears = Arc::clone(hears);
-    let nodes = Nodes::new(move || hears(Heard::Changed));
+    let keys = NetKeys::of_cluster(&secret);
+    let nodes = Nodes::new(keys, move || hears(Heard::Changed));
     let of_bus = Arc::clone(&nodes);
     let settings = settings::bus(config, &secret, about);
     let bus = Bus::join(settings, move |event| of_bus.handle(event)).map_err(Box::new)?;
@@ -305,6 +307,14 @@ pub(crate) fn check(config: &Config) -> Result<(), StartError> {
         secret(config)?;
     }
     Ok(())
+}
+
+/// The keys of QUIC that all nodes have.
+///
+/// # Errors
+/// The secret cannot be read, or is too short or too long.
+pub(super) fn net_keys(config: &Config) -> Result<NetKeys, StartError> {
+    Ok(NetKeys::of_cluster(&secret(config)?))
 }
 
 /// What all nodes know.

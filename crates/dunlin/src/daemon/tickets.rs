@@ -24,6 +24,7 @@ use dunlin_store::{Batch, Recovered, Request, StoreDone, StoreError, StoreOp};
 use dunlin_store_redb::SubmitError;
 
 use super::StartError;
+use super::far::{Answers, Copies, Place};
 use super::kept::{Kept, Submits};
 use super::mailbox::{Addresses, Mail};
 
@@ -31,11 +32,11 @@ use super::mailbox::{Addresses, Mail};
 pub(crate) const PREFIX: &str = "ticket/";
 
 /// New tickets that are stored together.
-const BATCH_MAX: usize = 1024;
+pub(super) const BATCH_MAX: usize = 1024;
 
 /// How long a new ticket may wait for others. After a crash the clients with
 /// those that were not stored make a full handshake.
-const GATHER: Duration = Duration::from_millis(100);
+pub(super) const GATHER: Duration = Duration::from_millis(100);
 
 /// Pause while the store is behind.
 const BACK_OFF: Duration = Duration::from_micros(200);
@@ -47,9 +48,9 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// `durable`: there will be a store.
-    pub(super) fn new(limits: TicketLimits, durable: bool) -> Self {
-        if !durable {
+    /// `kept`: there will be a store, here or at another node.
+    pub(super) fn new(limits: TicketLimits, kept: bool) -> Self {
+        if !kept {
             return Self {
                 register: Arc::new(TicketRegister::in_memory(limits)),
                 changes: None,
@@ -66,42 +67,54 @@ impl Tickets {
         }
     }
 
-    /// Takes back what was stored and begins to store. The thread ends when
-    /// no one uses the register any more.
+    /// Takes back what was stored and begins to store, or to ask the node that does. The
+    /// thread ends when no one uses the register any more.
     pub(super) fn start(
         self,
         store: Option<&Kept>,
         recovered: &Recovered,
         shards: &Addresses,
+        place: &Place,
     ) -> Result<Option<JoinHandle<()>>, StartError> {
-        let (Some(changes), Some(store)) = (self.changes, store) else {
+        let Some(changes) = self.changes else {
+            return Ok(None);
+        };
+        if let Some(asks) = place.ask_home(&self.register, shards, &changes) {
+            return spawn(asks).map(Some);
+        }
+        let Some(store) = store else {
             return Ok(None);
         };
         self.register.load(stored(recovered));
+        let copies = place.copies(&self.register, shards, &changes);
         let waiting = Arc::new(Waiting {
             register: Arc::downgrade(&self.register),
             shards: shards.clone(),
+            answers: copies.answers(),
             batches: Mutex::default(),
         });
         let ours = Arc::clone(&waiting);
         let keeper = Keeper {
             changes,
+            copies,
             waiting,
             store: store.submitter(Box::new(move |done| ours.done(&done))),
             token: 0,
         };
-        std::thread::Builder::new()
-            .name("tickets".into())
-            .spawn(move || keeper.run())
-            .map(Some)
-            .map_err(|e| StartError::Loop(e.to_string()))
+        spawn(Box::new(move || keeper.run())).map(Some)
     }
+}
+
+fn spawn(run: Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>, StartError> {
+    let thread = std::thread::Builder::new().name("tickets".into());
+    let started = thread.spawn(run);
+    started.map_err(|e| StartError::Loop(e.to_string()))
 }
 
 /// Changes on their way from the register to the keeper. The register bounds
 /// them.
 #[derive(Default)]
-struct Changes {
+pub(super) struct Changes {
     queue: Mutex<Queue>,
     wake: Condvar,
 }
@@ -132,9 +145,16 @@ impl Changes {
         }
     }
 
+    /// Has the thread look what there is to do.
+    #[cfg(feature = "cluster")]
+    pub(super) fn nudge(&self) {
+        self.lock().is_urgent = true;
+        self.wake.notify_one();
+    }
+
     /// Waits for changes, or until `due`; tells whether there will be no more.
     /// Changes without a waiting client are left where they are until then.
-    fn take(&self, due: Option<Instant>) -> (Vec<TicketChange>, bool) {
+    pub(super) fn take(&self, due: Option<Instant>) -> (Vec<TicketChange>, bool) {
         let mut queue = self.lock();
         loop {
             let now = Instant::now();
@@ -183,6 +203,8 @@ fn stored(recovered: &Recovered) -> impl Iterator<Item = (TicketKey, Vec<u8>)> +
 struct Waiting {
     register: Weak<TicketRegister>,
     shards: Addresses,
+    /// The way to shards of other nodes, which have other numbers.
+    answers: Answers,
     batches: Mutex<BTreeMap<u64, Sent>>,
 }
 
@@ -227,8 +249,9 @@ impl Waiting {
             register.kept(sent.changes);
         }
         for (shard, strike) in sent.strikes {
-            if let Some(address) = self.shards.iter().nth(shard.0.into()) {
-                address.send(Mail::Struck { strike, kept });
+            match self.shards.iter().nth(shard.0.into()) {
+                Some(address) => address.send(Mail::Struck { strike, kept }),
+                None => self.answers.struck(shard, strike, kept),
             }
         }
     }
@@ -237,6 +260,8 @@ impl Waiting {
 /// The thread.
 struct Keeper {
     changes: Arc<Changes>,
+    /// Of other nodes.
+    copies: Copies,
     waiting: Arc<Waiting>,
     store: Submits,
     token: u64,
@@ -250,6 +275,7 @@ impl Keeper {
             let (changes, is_over) = self.changes.take(due);
             let mut work = Work::default();
             for change in changes {
+                self.copies.note(&change);
                 gathered.add(change, &mut work);
             }
             let now = Instant::now();
@@ -261,6 +287,7 @@ impl Keeper {
                 Some(due) if due > now => Some(due),
                 _ => Some(now + GATHER),
             };
+            due = due.into_iter().chain(self.copies.tell()).min();
             self.waiting.tell(work.settled, true);
             self.write(work.ops, work.sent);
             if is_over {

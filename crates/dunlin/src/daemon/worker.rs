@@ -95,7 +95,11 @@ impl Worker {
     /// A turn that leaves the sockets alone.
     pub(crate) fn turn_without_net(&mut self) {
         while let Some((to, datagram)) = self.net.poll_foreign() {
-            self.mail(to, Mail::Datagram(datagram));
+            if self.shards.place(to).is_some() {
+                self.mail(to, Mail::Datagram(datagram));
+            } else if let Some(gone) = self.far.relay(self.id, to, datagram) {
+                self.net.handle_foreign(gone);
+            }
         }
         self.take_mail();
         let now = self.clock.now();
@@ -243,6 +247,10 @@ impl Worker {
                 }
             }
             Mail::Datagram(datagram) => self.net.handle_foreign(datagram),
+            #[cfg(feature = "cluster")]
+            Mail::Relayed { from, datagram } => self.net.handle_relayed(from, datagram),
+            #[cfg(feature = "cluster")]
+            Mail::Answer(answer) => self.net.send_answer(*answer),
             Mail::Store(done) => {
                 if matches!(done, StoreDone::Committed { .. }) {
                     self.refused = None;
@@ -310,6 +318,9 @@ impl Worker {
             }
         }
         self.net.flush();
+        while let Some((to, answer)) = self.net.poll_answer() {
+            self.far.answer(self.id, to, &answer);
+        }
         for (outbox, address) in self.outboxes.iter_mut().zip(&self.shards) {
             address.deliver(outbox);
         }

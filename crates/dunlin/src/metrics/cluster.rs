@@ -4,6 +4,7 @@ use dunlin_bus::{BusTotals, Dropped, Lost, ROUND_TRIP_MICROS};
 
 use super::text::Exposition;
 use crate::control::values::{ClusterNode, NodeRole};
+use crate::daemon::RelayedTotals;
 
 /// At one moment.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +14,7 @@ pub(crate) struct View {
     /// How often shards here and those of another node heard of each other.
     pub(crate) introductions: u64,
     pub(crate) bus: BusTotals,
+    pub(crate) relayed: RelayedTotals,
 }
 
 const MICROS_OF_SECOND: f64 = 1e6;
@@ -21,6 +23,17 @@ pub(crate) fn metrics(out: &mut Exposition, view: &View) {
     nodes(out, view);
     links(out, &view.bus);
     traffic(out, &view.bus);
+    for (outcome, count) in [
+        ("passed", view.relayed.passed),
+        ("dropped", view.relayed.dropped),
+        ("gone", view.relayed.gone),
+    ] {
+        let labels = [("outcome", outcome)];
+        let help = "Datagrams of QUIC that came to a node whose connection they are not for, \
+                    and answers to them, by what became of them.";
+        let name = "dunlin_cluster_datagrams_total";
+        out.counter(name, help, &labels, count);
+    }
 }
 
 fn nodes(out: &mut Exposition, view: &View) {

@@ -17,14 +17,14 @@ use crate::support::{PATIENCE, run};
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Servers of NATS, and the secret of the nodes.
-struct Cluster {
+pub(crate) struct Cluster {
     server: Server,
     secret: PathBuf,
     _dir: tempfile::TempDir,
 }
 
 impl Cluster {
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let server = Server::start(Sync::Always)?;
         let dir = tempfile::tempdir().expect("a directory");
         let secret = dir.path().join("secret");
@@ -57,6 +57,11 @@ impl Cluster {
         )
     }
 
+    /// The configuration of a node from `[store.nats]` on.
+    pub(crate) fn config(&self, name: &str) -> String {
+        self.store(name, &self.secret)
+    }
+
     fn nodes(&self) -> [Broker; 3] {
         [("a", 2), ("b", 1), ("c", 2)].map(|(name, shards)| self.node(name, shards))
     }
@@ -86,7 +91,7 @@ fn text(message: &Message) -> String {
 
 /// Connects to a node, which may be about to begin again. The session ends with its
 /// connection.
-async fn connect(node: &Broker, id: &str) -> (Client, Messages) {
+pub(crate) async fn connect(node: &Broker, id: &str) -> (Client, Messages) {
     let begin = Instant::now();
     loop {
         let builder = node.client(id).clean_start(true);
@@ -110,12 +115,12 @@ async fn come_back(node: &Broker, id: &str) -> (Client, Messages) {
     }
 }
 
-async fn publish(client: &Client, topic: &str, payload: &str, qos: QoS) {
+pub(crate) async fn publish(client: &Client, topic: &str, payload: &str, qos: QoS) {
     let message = Publish::new(topic, payload.to_owned()).qos(qos);
     client.publish(message).await.expect("acknowledged");
 }
 
-async fn expect(messages: &mut Messages, payloads: &[&str]) {
+pub(crate) async fn expect(messages: &mut Messages, payloads: &[&str]) {
     let mut found = Vec::new();
     while found.len() < payloads.len() {
         let next = tokio::time::timeout(PATIENCE, messages.next()).await;

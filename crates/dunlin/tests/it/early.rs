@@ -74,7 +74,7 @@ impl Rig {
     }
 
     /// The device, as a new process would make it.
-    fn device(&self) -> Builder {
+    pub(crate) fn device(&self) -> Builder {
         let url = format!("quic://localhost:{}", self.relay.port());
         Client::builder(url)
             .expect("a URL")
@@ -87,7 +87,7 @@ impl Rig {
     }
 
     /// Wakes, says `text`, sleeps; tells what became of early data.
-    async fn wake(&self, text: &str) -> Option<bool> {
+    pub(crate) async fn wake(&self, text: &str) -> Option<bool> {
         let (client, _messages, mut connecting) = self.device().start().expect("begun");
         let mut events = connecting.events();
         let message = Publish::new("reading", text.to_owned()).qos(QoS::AtLeastOnce);

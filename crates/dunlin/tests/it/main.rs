@@ -15,6 +15,8 @@ mod cid;
 mod cli;
 #[cfg(feature = "cluster")]
 mod cluster;
+#[cfg(feature = "cluster")]
+mod cluster_quic;
 #[cfg(unix)]
 mod control;
 mod early;

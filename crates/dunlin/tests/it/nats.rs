@@ -65,7 +65,7 @@ pub(crate) fn standby(store: &str) -> String {
 
 /// A port that the system gives to none by itself, so that a standby may listen there much
 /// later.
-fn late_port() -> u16 {
+pub(crate) fn late_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let step = NEXT.fetch_add(1, Ordering::Relaxed) + (std::process::id() % 500) as u16 * 20;

@@ -7,6 +7,7 @@ use super::super::sources::Sources;
 use super::acks::{free_ack, note_ack};
 use super::{Conn, Conns, Report, mark};
 use crate::port::PortOf;
+use crate::relay::Answers;
 
 impl Conns {
     /// Takes the list of connections that may have something to transmit, to
@@ -22,7 +23,13 @@ impl Conns {
     }
 
     /// Gives its socket what a connection has.
-    pub(crate) fn flush_one(&mut self, serial: u64, sources: &mut Sources, env: &mut Env) {
+    pub(crate) fn flush_one(
+        &mut self,
+        serial: u64,
+        sources: &mut Sources,
+        answers: &mut Answers,
+        env: &mut Env,
+    ) {
         let Some(Conn::Quic(quic)) = self.slots.get_mut(serial) else {
             return;
         };
@@ -33,6 +40,7 @@ impl Conns {
         if quic.conn.awaits_owner() {
             return;
         }
+        let listener = endpoint.quic.listener();
         if quic.conn.exchange(&mut endpoint.quic) {
             self.remove(serial, env);
             return;
@@ -42,9 +50,15 @@ impl Conns {
         };
         let (clock, now) = (&env.config.clock, env.now);
         let (counters, buf) = (&mut env.counters, &mut env.scratch.udp_out);
-        let mut port = PortOf { port, serial };
+        free_ack(&self.senders, serial, quic, env.now);
+        let ways = (&quic.ways, answers);
+        let elsewhere = listener.filter(|_| quic.ways.has_any()).zip(Some(ways));
+        let mut port = PortOf {
+            port,
+            serial,
+            elsewhere,
+        };
         let conn = quic.conn.id();
-        free_ack(&self.senders, serial, quic, now);
         let transmitted = quic.conn.transmit(clock, now, &mut port, buf, counters);
         if let Some(transmitted) = transmitted {
             if transmitted.has_any() {

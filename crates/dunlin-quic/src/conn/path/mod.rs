@@ -414,6 +414,38 @@ impl<'a> PathRef<'a> {
         self.proto.rtt()
     }
 
+    /// Frames that came in packets that were authentic and new, without padding.
+    #[must_use]
+    pub fn frames_in(&self) -> u64 {
+        let it = self.proto.stats().frame_rx;
+        [
+            it.acks,
+            it.ack_frequency,
+            it.crypto,
+            it.connection_close,
+            it.data_blocked,
+            it.datagram,
+            it.immediate_ack,
+            it.max_data,
+            it.max_stream_data,
+            it.max_streams_bidi,
+            it.max_streams_uni,
+            it.new_connection_id,
+            it.path_challenge,
+            it.path_response,
+            it.ping,
+            it.reset_stream,
+            it.retire_connection_id,
+            it.stream_data_blocked,
+            it.streams_blocked_bidi,
+            it.streams_blocked_uni,
+            it.stop_sending,
+            it.stream,
+        ]
+        .iter()
+        .sum()
+    }
+
     /// PING frames sent.
     #[must_use]
     pub fn pings_sent(&self) -> u64 {

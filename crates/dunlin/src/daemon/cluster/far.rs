@@ -7,9 +7,10 @@ use std::sync::Arc;
 use dunlin_base::{Instant, ShardId};
 use dunlin_broker::{BusMessage, Membership, bus};
 use dunlin_bus::{Peer, SendError};
+use dunlin_net::{Answer, ForeignDatagram};
 
 use super::frame::{Run, begin_batch};
-use super::{Nodes, node_of, shards_of};
+use super::{Nodes, node_of, relay, shards_of};
 use crate::metrics::Readiness;
 
 /// Bytes of a batch from which on the next message begins another one.
@@ -42,6 +43,7 @@ pub(crate) enum Change {
 struct Way {
     peer: Peer,
     gathered: Gathered,
+    relayed: relay::Gathered,
 }
 
 /// What is for a run of a node and was not handed over. What several shards there are to have
@@ -138,6 +140,7 @@ impl Far {
                     let way = Way {
                         peer,
                         gathered: Gathered::new(run.number),
+                        relayed: relay::Gathered::new(run.number),
                     };
                     self.ways.insert(node, way);
                 }
@@ -163,9 +166,50 @@ impl Far {
         }
     }
 
+    /// Relays a datagram to the node whose connection it is for. `Some`: that node is no
+    /// member of the cluster, and its connections are gone.
+    pub(crate) fn relay(
+        &mut self,
+        from: ShardId,
+        to: ShardId,
+        datagram: ForeignDatagram,
+    ) -> Option<ForeignDatagram> {
+        let node = node_of(to);
+        let nodes = self.nodes.as_deref()?;
+        match self.ways.get_mut(&node) {
+            Some(way) => {
+                let is_passed =
+                    !way.peer.is_full() && way.relayed.push_datagram((from, to), &datagram);
+                nodes.relayed.note(is_passed);
+            }
+            // It may be back soon, or begins to serve.
+            None if nodes.present.has(node) => nodes.relayed.note(false),
+            None => {
+                nodes.relayed.note_gone();
+                return Some(datagram);
+            }
+        }
+        None
+    }
+
+    /// Has another node send what is for a client that had sent to it.
+    pub(crate) fn answer(&mut self, from: ShardId, to: ShardId, answer: &Answer) {
+        let way = self.ways.get_mut(&node_of(to));
+        let mut ready = way.filter(|way| !way.peer.is_full());
+        let is_passed = ready
+            .as_mut()
+            .is_some_and(|way| way.relayed.push_answer((from, to), answer));
+        if let Some(nodes) = &self.nodes {
+            nodes.relayed.note(is_passed);
+        }
+    }
+
     /// Hands over what was gathered.
     pub(crate) fn flush(&mut self) {
         for way in self.ways.values_mut() {
+            if let Some(relayed) = way.relayed.take() {
+                send(self.nodes.as_deref(), &way.peer, relayed);
+            }
             let batch = core::mem::take(&mut way.gathered.batch);
             if !batch.is_empty() {
                 send(self.nodes.as_deref(), &way.peer, batch);

@@ -5,6 +5,8 @@
 //! up    = 1 (1), run (8), home's node (2), home's run (8), shards (2)
 //! down  = 2 (1), run (8)
 //! batch = 3 (1), run of the receiver (8), a batch of bus messages
+//! relay = 4 (1), run of the receiver (8), datagrams of clients (`relay`)
+//! about = 5 (1), run of the receiver (8), what is said about tickets (`tickets`)
 //! ```
 //!
 //! Numbers are little endian. A *run* is one time that a node serves clients, from when its
@@ -16,6 +18,8 @@ use bytes::Bytes;
 const UP: u8 = 1;
 const DOWN: u8 = 2;
 const BATCH: u8 = 3;
+const RELAY: u8 = 4;
+const TICKETS: u8 = 5;
 
 /// Bytes before a batch of bus messages.
 pub(super) const BATCH_HEAD: usize = 9;
@@ -54,10 +58,15 @@ pub(super) enum Frame {
     Down(u64),
     /// What they say to those of a run of the receiver.
     Batch { run: u64, bytes: Bytes },
+    /// Datagrams of clients for those of a run of the receiver.
+    Relay { run: u64, bytes: Bytes },
+    /// What is said about session tickets.
+    Tickets { run: u64, bytes: Bytes },
 }
 
 impl Frame {
-    /// As bytes; of a batch, [`begin_batch`] writes what is before it.
+    /// As bytes; of a batch, [`begin_batch`] writes what is before it, and of the others
+    /// that are written in parts what is like it.
     pub(super) fn encode(&self) -> Bytes {
         let mut out = Vec::new();
         match self {
@@ -74,6 +83,14 @@ impl Frame {
             }
             Self::Batch { run, bytes } => {
                 begin_batch(*run, &mut out);
+                out.extend_from_slice(bytes);
+            }
+            Self::Relay { run, bytes } => {
+                begin_relay(*run, &mut out);
+                out.extend_from_slice(bytes);
+            }
+            Self::Tickets { run, bytes } => {
+                begin(TICKETS, *run, &mut out);
                 out.extend_from_slice(bytes);
             }
         }
@@ -93,10 +110,14 @@ impl Frame {
                 shards: u16::from_le_bytes(take(&mut rest)?),
             }),
             DOWN => Self::Down(u64::from_le_bytes(take(&mut rest)?)),
-            BATCH => {
+            kind @ (BATCH | RELAY | TICKETS) => {
                 let run = u64::from_le_bytes(take(&mut rest)?);
                 let bytes = bytes.slice(BATCH_HEAD..);
-                return Some(Self::Batch { run, bytes });
+                return Some(match kind {
+                    BATCH => Self::Batch { run, bytes },
+                    RELAY => Self::Relay { run, bytes },
+                    _ => Self::Tickets { run, bytes },
+                });
             }
             _ => return None,
         };
@@ -106,7 +127,16 @@ impl Frame {
 
 /// Begins a batch for a run of the receiver.
 pub(super) fn begin_batch(run: u64, out: &mut Vec<u8>) {
-    out.push(BATCH);
+    begin(BATCH, run, out);
+}
+
+/// Begins datagrams for a run of the receiver.
+pub(super) fn begin_relay(run: u64, out: &mut Vec<u8>) {
+    begin(RELAY, run, out);
+}
+
+fn begin(kind: u8, run: u64, out: &mut Vec<u8>) {
+    out.push(kind);
     out.extend(run.to_le_bytes());
 }
 
@@ -132,7 +162,15 @@ mod tests {
             run: 7,
             bytes: Bytes::from_static(b"batch"),
         };
-        for frame in [Frame::Up(RUN), Frame::Down(3), batch] {
+        let relay = Frame::Relay {
+            run: 7,
+            bytes: Bytes::from_static(b"relay"),
+        };
+        let tickets = Frame::Tickets {
+            run: 7,
+            bytes: Bytes::from_static(b"tickets"),
+        };
+        for frame in [Frame::Up(RUN), Frame::Down(3), batch, relay, tickets] {
             assert_eq!(Frame::decode(&frame.encode()), Some(frame));
         }
     }
@@ -146,7 +184,7 @@ mod tests {
         let mut longer = whole.to_vec();
         longer.push(0);
         assert_eq!(Frame::decode(&longer.into()), None);
-        assert_eq!(Frame::decode(&Bytes::from_static(&[4, 0])), None);
+        assert_eq!(Frame::decode(&Bytes::from_static(&[9, 0])), None);
         assert_eq!(Frame::decode(&Bytes::from_static(&[BATCH, 0])), None);
     }
 }

@@ -7,27 +7,33 @@
 
 pub(crate) mod far;
 mod frame;
+pub(crate) mod relay;
 mod roster;
+pub(crate) mod tickets;
 mod view;
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use dunlin_base::ShardId;
 use dunlin_broker::{Config, Homes, bus};
+use dunlin_bus::limits::NODES_MAX;
 use dunlin_bus::{Batch, Event, Member, Peer};
-use dunlin_net::Clock;
+use dunlin_net::{Clock, NetConfig, NetKeys, TicketRegister};
 
 use super::StartError;
 use super::mailbox::{Addresses, BusBatch, Mail};
+use super::tickets::Changes;
 use crate::config::cluster::SHARDS_MAX;
 use crate::control::cluster::Known;
 use crate::metrics::{LogViews, Readiness};
 use far::{Change, Far, Linked};
 use frame::{Frame, Home, Run};
+use relay::{Entry, Relayed};
 use roster::{Roster, Step};
+use tickets::{Copies, Desk, To};
 use view::Joined;
 
 /// The shards of a node: from its number times [`SHARDS_MAX`] on.
@@ -121,6 +127,55 @@ impl Place {
         Far::new(nodes, self.is_edge().then(|| Arc::clone(ready)))
     }
 
+    /// Settings of a loop here: its datagrams may be of other nodes.
+    pub(crate) fn settle_net(&self, config: &mut NetConfig) {
+        config.first = self.first();
+        if self.0.is_some() {
+            let known = first_of(1).0..first_of(NODES_MAX + 1).0;
+            config.known = Some(known);
+        }
+    }
+
+    /// The keys of QUIC that all nodes have.
+    pub(crate) fn net_keys(&self) -> Option<NetKeys> {
+        self.0.as_ref().map(|it| it.nodes.keys.clone())
+    }
+
+    /// Whether session tickets are kept by another node.
+    pub(crate) fn asks_for_tickets(&self) -> bool {
+        self.is_edge()
+    }
+
+    /// What the thread of session tickets does where another node keeps them.
+    pub(crate) fn ask_home(
+        &self,
+        register: &Arc<TicketRegister>,
+        shards: &Addresses,
+        changes: &Arc<Changes>,
+    ) -> Option<Box<dyn FnOnce() + Send>> {
+        let it = self.0.as_ref().filter(|_| self.is_edge())?;
+        it.nodes.open_desk(register, shards, changes, false);
+        let (nodes, here) = (Arc::clone(&it.nodes), it.here);
+        let (changes, register) = (Arc::clone(changes), Arc::downgrade(register));
+        Some(Box::new(move || {
+            tickets::ask_home(&nodes, here, &changes, &register);
+        }))
+    }
+
+    /// How other nodes have copies of the session tickets that are kept here.
+    pub(crate) fn copies(
+        &self,
+        register: &Arc<TicketRegister>,
+        shards: &Addresses,
+        changes: &Arc<Changes>,
+    ) -> Copies {
+        let Some(it) = &self.0 else {
+            return Copies::default();
+        };
+        let desk = it.nodes.open_desk(register, shards, changes, true);
+        Copies::of(Arc::clone(&it.nodes), desk)
+    }
+
     /// What is known of the cluster.
     pub(crate) fn cluster(&self) -> Option<Arc<dyn Known>> {
         let it = self.0.as_ref()?;
@@ -159,6 +214,11 @@ pub(crate) struct Nodes {
     inner: Mutex<Inner>,
     /// This node as a member, once it is one.
     joined: OnceLock<Joined>,
+    /// Of QUIC, the same on all nodes.
+    keys: NetKeys,
+    /// The other members, for those who must not wait.
+    present: Present,
+    relayed: Relayed,
     /// Something cannot be sent to another node, or is not understood.
     broken: AtomicBool,
     expelled: AtomicBool,
@@ -170,6 +230,31 @@ pub(crate) struct Nodes {
 
 dunlin_base::opaque_debug!(Nodes);
 
+/// Numbers of nodes that are members.
+#[derive(Debug, Default)]
+struct Present([AtomicU64; NODES_MAX as usize / 64 + 1]);
+
+impl Present {
+    fn bit(&self, node: u16) -> Option<(&AtomicU64, u64)> {
+        let word = self.0.get(usize::from(node / 64))?;
+        Some((word, 1 << (node % 64)))
+    }
+
+    fn set(&self, node: u16, is_there: bool) {
+        if let Some((word, bit)) = self.bit(node) {
+            match is_there {
+                true => word.fetch_or(bit, Ordering::Relaxed),
+                false => word.fetch_and(!bit, Ordering::Relaxed),
+            };
+        }
+    }
+
+    fn has(&self, node: u16) -> bool {
+        let found = self.bit(node);
+        found.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+}
+
 #[derive(Default)]
 struct Inner {
     roster: Roster,
@@ -177,6 +262,8 @@ struct Inner {
     members: BTreeMap<u16, Arc<Member>>,
     peers: BTreeMap<u16, Peer>,
     shards: Option<(Addresses, Clock)>,
+    /// What hears what others say about tickets, while early data is taken here.
+    desk: Option<Arc<Desk>>,
     /// What this node is to the log that is the store.
     log: Option<LogViews>,
     /// How often the shards here and those of another node were introduced.
@@ -185,11 +272,14 @@ struct Inner {
 
 impl Nodes {
     /// `changed` is called from any thread when another thing may be wanted, and must not
-    /// block.
-    pub(super) fn new(changed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+    /// block. `keys`: of QUIC, the same on all nodes.
+    pub(super) fn new(keys: NetKeys, changed: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::default(),
             joined: OnceLock::new(),
+            keys,
+            present: Present::default(),
+            relayed: Relayed::default(),
             broken: AtomicBool::new(false),
             expelled: AtomicBool::new(false),
             said: AtomicBool::new(false),
@@ -219,10 +309,12 @@ impl Nodes {
             Event::Joined(member) => {
                 let (node, name) = (member.node, &member.about.name);
                 tracing::info!(%node, %name, "a node has joined the cluster");
+                self.present.set(node.get(), true);
                 inner.members.insert(node.get(), member);
             }
             Event::Left { node, .. } => {
                 tracing::info!(%node, "a node has left the cluster");
+                self.present.set(node.get(), false);
                 inner.members.remove(&node.get());
             }
             Event::Linked(peer) => {
@@ -282,8 +374,46 @@ impl Nodes {
                     self.break_off(&why);
                 }
             }
+            Some(Frame::Relay { run, bytes }) => {
+                if inner.roster.own().map(|own| own.number) == Some(run)
+                    && inner.relay(node, &bytes, &self.relayed).is_none()
+                {
+                    self.break_off("a node relays what is no datagram");
+                }
+            }
+            Some(Frame::Tickets { run, bytes }) => {
+                if inner.roster.own().map(|own| own.number) == Some(run)
+                    && let Err(why) = inner.hear_of_tickets(node, &bytes)
+                {
+                    self.break_off(&why);
+                }
+            }
             None => self.break_off("a node says what this release does not know"),
         }
+    }
+
+    /// Says something about session tickets to others.
+    fn say_of_tickets(&self, to: To, message: &[u8]) {
+        let inner = self.lock();
+        for (node, run) in inner.roster.with_us() {
+            let is_meant = match to {
+                To::Home => run.is_home_at(node),
+                To::All => inner.peers.get(&node).is_some_and(|peer| !peer.is_full()),
+                To::Node(number) => node == number,
+            };
+            if is_meant && let Some(peer) = inner.peers.get(&node) {
+                let (run, bytes) = (run.number, Bytes::copy_from_slice(message));
+                hand_over(peer, &Frame::Tickets { run, bytes });
+            }
+        }
+    }
+
+    /// Whether more may be handed over for a node; `None`: it is not there.
+    fn has_room(&self, node: u16) -> Option<bool> {
+        let inner = self.lock();
+        let is_there = inner.roster.with_us().any(|(number, _)| number == node);
+        let peer = inner.peers.get(&node).filter(|_| is_there)?;
+        Some(!peer.is_full())
     }
 
     /// The shards here cannot go on with the others.
@@ -380,6 +510,7 @@ impl Nodes {
     fn detach(&self) {
         let mut inner = self.lock();
         inner.shards = None;
+        inner.desk = None;
         if let Some(run) = inner.roster.end() {
             for peer in inner.peers.values() {
                 hand_over(peer, &Frame::Down(run.number));
@@ -413,6 +544,9 @@ impl Inner {
         for step in steps {
             let change = match step {
                 Step::Joined(nodes) => {
+                    if let Some(desk) = &self.desk {
+                        nodes.iter().for_each(|(node, _)| desk.edge_began(*node));
+                    }
                     let nodes = self.linked(&nodes);
                     self.introductions += nodes.len() as u64;
                     Change::Joined {
@@ -454,6 +588,47 @@ impl Inner {
         }
         hand_in(shards, gathered);
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Hears what a node says about session tickets, and answers.
+    fn hear_of_tickets(&self, node: u16, bytes: &[u8]) -> Result<(), String> {
+        let bytes = match &self.desk {
+            Some(desk) => desk.hear(node, bytes)?,
+            // No early data is taken here.
+            None => tickets::refuse(bytes),
+        };
+        if !bytes.is_empty()
+            && let (Some(peer), Some(run)) = (self.peers.get(&node), self.roster.served_by(node))
+        {
+            let (run, bytes) = (run.number, bytes.into());
+            hand_over(peer, &Frame::Tickets { run, bytes });
+        }
+        Ok(())
+    }
+
+    /// Gives shards here datagrams of clients that another node relays. `None`: they are not
+    /// that.
+    fn relay(&self, node: u16, bytes: &[u8], relayed: &Relayed) -> Option<()> {
+        let Some((shards, _)) = &self.shards else {
+            return Some(());
+        };
+        for entry in relay::read(bytes) {
+            let (from, to, entry) = entry?;
+            if node_of(from) != node {
+                return None;
+            }
+            let Some(address) = shards.get(to).filter(|address| !address.is_full()) else {
+                relayed.note(false);
+                continue;
+            };
+            address.send(match entry {
+                Entry::Datagram(datagram) => Mail::Relayed { from, datagram },
+                Entry::Answer(answer) => Mail::Answer(Box::new(answer)),
+            });
+        }
+        Some(())
     }
 }
 

@@ -67,9 +67,7 @@ impl Roster {
     pub(super) fn begin(&mut self, here: u16, run: Run) -> Vec<(u16, Run)> {
         self.own = Some((here, run));
         self.orphaned = false;
-        let runs = self.peers.iter();
-        let runs = runs.filter_map(|(node, run)| Some((*node, (*run)?)));
-        runs.filter(|(_, run)| self.is_with_us(run)).collect()
+        self.with_us().collect()
     }
 
     /// The own shards end.
@@ -95,6 +93,13 @@ impl Roster {
             run.is_home_at(*node).then_some((*node, run))
         });
         homes.next()
+    }
+
+    /// Other nodes with the same home, and their runs.
+    pub(super) fn with_us(&self) -> impl Iterator<Item = (u16, Run)> {
+        let runs = self.peers.iter();
+        let runs = runs.filter_map(|(node, run)| Some((*node, (*run)?)));
+        runs.filter(|(_, run)| self.is_with_us(run))
     }
 
     /// The home of the own shards is gone.

@@ -60,6 +60,7 @@ impl Known for Nodes {
             nodes: self.nodes(),
             introductions: self.lock().introductions,
             bus: own.metrics.totals(),
+            relayed: self.relayed.totals(),
         };
         cluster::metrics(out, &view);
     }
