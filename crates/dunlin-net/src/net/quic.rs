@@ -51,8 +51,8 @@ impl QuicSlot {
     }
 
     /// Has the connection take a datagram from `remote`, which came by another process or
-    /// not. Answers go that way from then on, if it was authentic and new: nobody else is to
-    /// say which way they go.
+    /// not. Answers go that way from then on, if it was authentic and new: no one else is
+    /// to say which way they go.
     pub(super) fn take(
         &mut self,
         input: Input,

@@ -220,7 +220,7 @@ fn a_move_to_the_wrong_process_keeps_the_connection() {
     }
 }
 
-/// Whoever has seen a datagram cannot say which way answers go.
+/// Who has only seen a datagram cannot say which way answers go.
 #[test]
 fn a_copy_at_the_wrong_process_diverts_nothing() {
     let mut rig = Rig::new(|_| None);

@@ -336,7 +336,7 @@ impl Config {
         edge.store = Store::default();
         edge.store.durability = sections::Durability::Memory;
         edge.bridge.clear();
-        // The home keeps tickets, or nobody does.
+        // Tickets are kept by the home, or by no node.
         if self.tickets().is_none() {
             edge.early_data.mode = early::Mode::Off;
         }

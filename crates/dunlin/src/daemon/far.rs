@@ -18,8 +18,8 @@ mod alone {
         Answer, ForeignDatagram, NetConfig, NetKeys, StrikeId, TicketChange, TicketRegister,
     };
 
+    use super::super::changes::Changes;
     use super::super::mailbox::Addresses;
-    use super::super::tickets::Changes;
     use crate::control::cluster::Known;
     use crate::metrics::Readiness;
 
@@ -77,7 +77,7 @@ mod alone {
         }
     }
 
-    /// Nobody else has tickets.
+    /// No other has tickets.
     #[derive(Debug)]
     pub(crate) struct Copies;
 
@@ -93,7 +93,7 @@ mod alone {
         }
     }
 
-    /// Nobody else asks for tickets.
+    /// No other asks for tickets.
     #[derive(Debug)]
     pub(crate) struct Answers;
 

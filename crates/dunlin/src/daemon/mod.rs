@@ -6,6 +6,7 @@ mod answers;
 mod asked;
 mod authenticator;
 mod certificates;
+mod changes;
 mod check;
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -170,8 +171,7 @@ impl Daemon {
         listening::ask(&config)?;
         // It ends the broker that has the store, so that what may fail comes before.
         let (store, recovered) = Kept::open(&config, source)?;
-        let keeper =
-            tickets.map(|tickets| tickets.start(store.as_ref(), &recovered, &shards, place));
+        let keeper = tickets.map(|it| it.start(store.as_ref(), &recovered, &shards, place));
         let keeper = keeper.transpose()?.flatten();
         let reloader = Arc::new(Reloader {
             config: config.clone(),

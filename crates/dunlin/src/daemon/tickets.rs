@@ -10,7 +10,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -24,19 +24,13 @@ use dunlin_store::{Batch, Recovered, Request, StoreDone, StoreError, StoreOp};
 use dunlin_store_redb::SubmitError;
 
 use super::StartError;
+use super::changes::{BATCH_MAX, Changes, GATHER, Sender};
 use super::far::{Answers, Copies, Place};
 use super::kept::{Kept, Submits};
 use super::mailbox::{Addresses, Mail};
 
 /// What precedes the name of a ticket in the store.
 pub(crate) const PREFIX: &str = "ticket/";
-
-/// New tickets that are stored together.
-pub(super) const BATCH_MAX: usize = 1024;
-
-/// How long a new ticket may wait for others. After a crash the clients with
-/// those that were not stored make a full handshake.
-pub(super) const GATHER: Duration = Duration::from_millis(100);
 
 /// Pause while the store is behind.
 const BACK_OFF: Duration = Duration::from_micros(200);
@@ -57,10 +51,10 @@ impl Tickets {
             };
         }
         let changes = Arc::new(Changes::default());
-        let sender = Sender(Arc::clone(&changes));
+        let sender = Sender::new(Arc::clone(&changes));
         // A keeper that has ended answers no more; the register then takes no
         // further ticket once its bound is reached.
-        let keep = move |change| sender.0.add(change);
+        let keep = move |change| sender.add(change);
         Self {
             register: Arc::new(TicketRegister::kept_by(limits, Box::new(keep))),
             changes: Some(changes),
@@ -109,85 +103,6 @@ fn spawn(run: Box<dyn FnOnce() + Send>) -> Result<JoinHandle<()>, StartError> {
     let thread = std::thread::Builder::new().name("tickets".into());
     let started = thread.spawn(run);
     started.map_err(|e| StartError::Loop(e.to_string()))
-}
-
-/// Changes on their way from the register to the keeper. The register bounds
-/// them.
-#[derive(Default)]
-pub(super) struct Changes {
-    queue: Mutex<Queue>,
-    wake: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    changes: Vec<TicketChange>,
-    /// Someone waits for one of them.
-    is_urgent: bool,
-    /// There will be no more.
-    is_over: bool,
-}
-
-impl Changes {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, change: TicketChange) {
-        let mut queue = self.lock();
-        let was_urgent = queue.is_urgent;
-        queue.is_urgent |= matches!(change, TicketChange::Strike { .. });
-        queue.changes.push(change);
-        // The keeper looks by itself when the first one has waited long enough.
-        let wakes = queue.changes.len() == 1 || queue.is_urgent != was_urgent;
-        if wakes || queue.changes.len() == BATCH_MAX {
-            self.wake.notify_one();
-        }
-    }
-
-    /// Has the thread look what there is to do.
-    #[cfg(feature = "cluster")]
-    pub(super) fn nudge(&self) {
-        self.lock().is_urgent = true;
-        self.wake.notify_one();
-    }
-
-    /// Waits for changes, or until `due`; tells whether there will be no more.
-    /// Changes without a waiting client are left where they are until then.
-    pub(super) fn take(&self, due: Option<Instant>) -> (Vec<TicketChange>, bool) {
-        let mut queue = self.lock();
-        loop {
-            let now = Instant::now();
-            let is_due = match due {
-                Some(due) => due <= now || queue.changes.len() >= BATCH_MAX,
-                None => !queue.changes.is_empty(),
-            };
-            if is_due || queue.is_urgent || queue.is_over {
-                queue.is_urgent = false;
-                return (core::mem::take(&mut queue.changes), queue.is_over);
-            }
-            queue = match due {
-                Some(due) => {
-                    let result = self.wake.wait_timeout(queue, due - now);
-                    result.unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => {
-                    let result = self.wake.wait(queue);
-                    result.unwrap_or_else(PoisonError::into_inner)
-                }
-            };
-        }
-    }
-}
-
-/// The register's end; without it there are no more changes.
-struct Sender(Arc<Changes>);
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        self.0.lock().is_over = true;
-        self.0.wake.notify_one();
-    }
 }
 
 /// Tickets that were stored.
@@ -467,26 +382,6 @@ mod tests {
         assert_eq!(stored, expected);
         // Each change is answered once, or the register would seem to be behind.
         assert_eq!(work.settled.changes + work.sent.changes, 8);
-    }
-
-    #[test]
-    fn only_uses_are_urgent() {
-        let changes = Changes::default();
-        let due = || Some(Instant::now() + Duration::from_secs(3600));
-        let key = [1; TICKET_KEY_BYTES];
-        let value = Vec::new();
-        changes.add(TicketChange::Put { key, value });
-        changes.add(strike(key, 1));
-        assert_eq!(changes.take(due()).0.len(), 2);
-        changes.add(TicketChange::Drop { key });
-        assert_eq!(changes.take(None).0.len(), 1);
-        for _ in 0..BATCH_MAX {
-            changes.add(TicketChange::Drop { key });
-        }
-        assert_eq!(changes.take(due()).0.len(), BATCH_MAX);
-        let changes = Arc::new(changes);
-        drop(Sender(Arc::clone(&changes)));
-        assert_eq!(changes.take(due()), (Vec::new(), true));
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn replays(count: usize) {
             }
         }
         expect(&mut messages, &["recorded"]).await;
-        // Whatever else a node would take of it comes before the second of these.
+        // What else a node would take of it comes before the second of these.
         for text in ["last", "very last"] {
             tokio::time::sleep(COPIED).await;
             publish(&watcher, "reading", text, QoS::AtLeastOnce).await;

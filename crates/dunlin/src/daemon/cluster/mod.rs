@@ -24,8 +24,8 @@ use dunlin_bus::{Batch, Event, Member, Peer};
 use dunlin_net::{Clock, NetConfig, NetKeys, TicketRegister};
 
 use super::StartError;
+use super::changes::Changes;
 use super::mailbox::{Addresses, BusBatch, Mail};
-use super::tickets::Changes;
 use crate::config::cluster::SHARDS_MAX;
 use crate::control::cluster::Known;
 use crate::metrics::{LogViews, Readiness};

@@ -21,8 +21,8 @@ use dunlin_base::ShardId;
 use dunlin_net::{StrikeId, TICKET_KEY_BYTES, TicketChange, TicketKey, TicketRegister};
 
 use super::{Nodes, first_of, node_of};
+use crate::daemon::changes::{BATCH_MAX, Changes, GATHER};
 use crate::daemon::mailbox::{Addresses, Mail};
-use crate::daemon::tickets::{BATCH_MAX, Changes, GATHER};
 
 /// Bytes of one message about tickets, from which on the next begins another one.
 const MESSAGE_BYTES: usize = 256 << 10;
@@ -238,12 +238,12 @@ impl Desk {
 pub(crate) struct Copies {
     nodes: Option<(Arc<Nodes>, Arc<Desk>)>,
     news: Messages,
-    /// What edges that have begun have not been told yet.
+    /// What edges that have begun do not know yet.
     syncs: BTreeMap<u16, VecDeque<(TicketKey, Vec<u8>)>>,
 }
 
 impl Copies {
-    /// Of the home; without it, nobody has copies.
+    /// Of the home; without it, no node has copies.
     pub(super) fn of(nodes: Arc<Nodes>, desk: Arc<Desk>) -> Self {
         Self {
             nodes: Some((nodes, desk)),
