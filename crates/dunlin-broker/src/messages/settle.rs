@@ -13,6 +13,7 @@ use crate::ids::SessionRef;
 use crate::io::{BusMessage, NotTaken, Preparation};
 use crate::messages::source::Source;
 use crate::messages::{posts, retained, throttle};
+use crate::owners::members::Members;
 use crate::owners::pending::{
     Due, Once, Pending, PendingPublish, Record, Rest, Transacted, Verdict, Work,
 };
@@ -25,16 +26,16 @@ const HELD_CONNECTED_FACTOR: usize = 8;
 
 /// Gives a publish its place behind earlier ones of the same client: one
 /// that other shards prepare must not be overtaken by one that they need
-/// not see [MQTT-4.6.0-5]. Where the client cannot be refused it waits as well while the
-/// store has earlier ones, and not in the same batch.
+/// not see [MQTT-4.6.0-5]. Beside other stores, where the client cannot be refused, it waits
+/// as well while the store has earlier ones, and not in the same batch.
 pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
-    let (origin, round) = (publish.origin, own.commits.round());
+    let (line, round) = (line_of(&own.members, &publish), own.commits.round());
     let mut waits = publish.preparing > 0;
-    if let Some(origin) = origin.filter(|_| publish.rest().is_some()) {
-        let session = own.sessions.resolve_mut(origin);
+    if let Some(line) = line.filter(|_| publish.rest().is_some()) {
+        let session = own.sessions.resolve_mut(line);
         waits |= session.is_some_and(|session| session.storing.is_behind(round));
     }
-    if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
+    if let Some(session) = line.and_then(|line| own.sessions.resolve_mut(line))
         && (waits || session.preparing.front().is_some())
     {
         session.preparing.push(token);
@@ -43,6 +44,16 @@ pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
     match waits {
         true => go_on(own, token, publish),
         false => commit_publish(own, token, publish),
+    }
+}
+
+/// Behind whose publishes it stands: those of its publisher. Where these are held back, a
+/// will stands behind them as well.
+fn line_of(members: &Members, publish: &PendingPublish) -> Option<SessionRef> {
+    let record = publish.rest().and_then(|rest| rest.record.as_ref());
+    match record {
+        Some(Record::Put(session)) if members.has_apart() => Some(*session),
+        _ => publish.origin,
     }
 }
 
@@ -63,17 +74,18 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
         if publish.preparing > 0 {
             return;
         }
-        let (origin, needs_store) = (publish.origin, publish.rest().is_some());
+        let (is_will, needs_store) = (publish.origin.is_none(), publish.rest().is_some());
+        let line = line_of(&own.members, publish);
         let round = own.commits.round();
         let mut is_off = false;
-        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        let session = line.and_then(|line| own.sessions.resolve_mut(line));
         if let Some(session) = session {
             match session.preparing.front() {
                 Some(first) if first != token => return,
                 Some(_) if needs_store && session.storing.is_behind(round) => return,
                 _ => session.preparing.pop(),
             }
-            is_off = session.storing.is_off(token);
+            is_off = !is_will && session.storing.is_off(token);
         }
         let Some(mut publish) = own.commits.take_publish(token) else {
             return own.outbox.note_missing();
@@ -82,7 +94,7 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
             publish.refuse(NotTaken::NotStored);
         }
         commit_publish(own, token, publish);
-        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        let session = line.and_then(|line| own.sessions.resolve_mut(line));
         next = session.and_then(|session| session.preparing.front());
     }
 }
@@ -140,7 +152,8 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
         own.commits.write_together(op);
     }
     let (origin, round) = (publish.origin, own.commits.round());
-    if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
+    if own.members.has_apart()
+        && let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
         && session.is_mute()
     {
         session.storing.begin(round);
@@ -151,9 +164,10 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
 /// The store has the batch of a publish, or has refused it.
 pub(crate) fn handle_written(own: &mut Owners, token: u64, publish: PendingPublish, stored: bool) {
     let (origin, last) = (publish.origin, own.commits.last_token());
+    let holds_back = own.members.has_apart();
     let mut session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
     let is_last = match &mut session {
-        Some(session) if !stored && session.is_mute() => {
+        Some(session) if !stored && holds_back && session.is_mute() => {
             session.storing.stop(last);
             session.storing.end()
         }

@@ -28,6 +28,8 @@ const SUBSCRIBE: [u8; 9] = [0x82, 7, 0, 1, 0, 0, 1, b't', 1];
 const PUBLISH: [u8; 8] = [0x32, 6, 0, 1, b't', 0, 7, 0];
 const PUBACK: [u8; 4] = [0x40, 2, 0, 1];
 
+const CONN: ConnId = ConnId::new(ShardId(0), 1);
+
 struct World {
     shard: Shard,
     sent: Vec<(ConnId, Vec<u8>)>,
@@ -73,7 +75,7 @@ impl World {
         }
     }
 
-    fn open(&mut self, conn: ConnId, expiry_secs: u8) {
+    fn opened(&mut self, conn: ConnId) {
         let peer = Peer {
             addr: ([127, 0, 0, 1], 1).into(),
             transport: Transport::Tcp,
@@ -85,6 +87,10 @@ impl World {
         };
         let kind = NetEventKind::Opened { peer };
         self.input(Input::Net(NetEvent::new(conn, kind)));
+    }
+
+    fn open(&mut self, conn: ConnId, expiry_secs: u8) {
+        self.opened(conn);
         self.bytes(conn, &connect(b'a' + conn.serial() as u8, expiry_secs));
     }
 }
@@ -127,5 +133,30 @@ fn a_session_that_ends_with_its_connection_keeps_no_message_that_was_sent() {
         assert_eq!(world.shard.census().in_flight, 1);
         world.bytes(receiver, &PUBACK);
         assert_eq!(world.shard.census().in_flight, 0);
+    }
+}
+
+/// Only beside other stores a client of MQTT 3.1.1 is held back until the store has what it
+/// has sent before.
+#[test]
+fn a_lone_broker_stores_what_comes_without_waiting() {
+    let mut world = World::new();
+    world.opened(CONN);
+    let connect = [
+        0x10, 13, 0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 1, b'a',
+    ];
+    world.bytes(CONN, &connect);
+    for id in 1..=3 {
+        // QoS 1, to be retained.
+        let publish = [0x33, 6, 0, 1, b't', 0, id, b'x'];
+        let kind = NetEventKind::Bytes {
+            stream: StreamId::CONTROL,
+            data: &publish[..],
+        };
+        let input = Input::Net(NetEvent::new(CONN, kind));
+        world.shard.handle(Instant::from_micros(1), input);
+        let outputs = core::iter::from_fn(|| world.shard.poll_output());
+        let asked = outputs.filter(|it| matches!(it, Output::Store(Request::Write(_))));
+        assert_eq!(asked.count(), 1, "the store has not answered before");
     }
 }
