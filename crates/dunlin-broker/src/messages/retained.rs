@@ -11,7 +11,7 @@ use dunlin_store::StoreOp;
 use crate::io::BusMessage;
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::pending::{RetainedChange, Work};
+use crate::owners::pending::{InStore, RetainedChange, Work};
 
 /// Takes a retained message of a topic that this shard owns. It is in
 /// force at once, as subscribers have seen it live; with `waits`, its
@@ -100,13 +100,13 @@ fn op_of(message: &Arc<Message>) -> StoreOp {
 /// A change was stored, or is off and taken back. If a later one of its
 /// topic is in force, it is written to the store again, which may have taken
 /// this one last.
-pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored: bool) {
+pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, in_store: InStore) {
     let topic = change.message.topic.clone();
     let is_last = own.routing.retained.end_change(&topic, change.order);
     let Some(is_last) = own.outbox.checked(is_last) else {
         return;
     };
-    match (stored, is_last) {
+    match (in_store.is_yes(), is_last) {
         (true, true) | (false, false) => {}
         (true, false) => {
             let op = match own.routing.retained.get(&topic) {
@@ -126,8 +126,10 @@ pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored:
             };
             let previous = change.previous.clone().unwrap_or_else(removed);
             set_retained(own, &previous);
-            // It may have the other one all the same.
-            own.commits.write(op_of(&previous));
+            if in_store.is_perhaps() {
+                // It may have the other one all the same.
+                own.commits.write(op_of(&previous));
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::messages::source::Source;
 use crate::messages::{posts, retained, throttle};
 use crate::owners::members::Members;
 use crate::owners::pending::{
-    Due, Once, Pending, PendingPublish, Record, Rest, Transacted, Verdict, Work,
+    Due, InStore, Once, Pending, PendingPublish, Record, Rest, Transacted, Verdict, Work,
 };
 use crate::owners::{Later, Owners};
 use crate::receivers;
@@ -138,7 +138,7 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     let fits = !is_whole || ops.as_ref().is_none_or(|ops| ops.len() <= BATCH_OPS_MAX);
     stored &= fits;
     let Some(ops) = ops.filter(|_| stored) else {
-        return finish_publish(own, token, publish, stored);
+        return finish_publish(own, token, publish, InStore::unasked(stored));
     };
     if is_whole {
         let ops = core::mem::take(ops);
@@ -174,7 +174,7 @@ pub(crate) fn handle_written(own: &mut Owners, token: u64, publish: PendingPubli
         Some(session) => session.storing.end(),
         None => false,
     };
-    finish_publish(own, token, publish, stored);
+    finish_publish(own, token, publish, InStore::answered(stored));
     if is_last {
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
         if let Some(next) = session.and_then(|session| session.preparing.front()) {
@@ -184,12 +184,8 @@ pub(crate) fn handle_written(own: &mut Owners, token: u64, publish: PendingPubli
 }
 
 /// The batch of a publish was stored, or the publish is off.
-pub(crate) fn finish_publish(
-    own: &mut Owners,
-    token: u64,
-    mut publish: PendingPublish,
-    stored: bool,
-) {
+fn finish_publish(own: &mut Owners, token: u64, mut publish: PendingPublish, in_store: InStore) {
+    let stored = in_store.is_yes();
     if let Some(rest) = publish.take_rest() {
         if let Some(of) = rest.relayed {
             answer_relayed(own, of, stored, publish.refused);
@@ -199,7 +195,7 @@ pub(crate) fn finish_publish(
             own.outbox
                 .reply(number, Reply::Published { stored, matched });
         }
-        finish_rest(own, token, *rest, stored);
+        finish_rest(own, token, *rest, in_store);
     }
     let Some(origin) = publish.origin else {
         return;
@@ -234,12 +230,13 @@ pub(crate) fn answer_relayed(
 }
 
 /// What follows from a publish besides its acknowledgement.
-fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
+fn finish_rest(own: &mut Owners, token: u64, rest: Rest, in_store: InStore) {
+    let stored = in_store.is_yes();
     if rest.unstored > 0 {
         throttle::note_stored(own, rest.unstored);
     }
-    settle_work(own, rest.work, stored);
-    posts::settle(own, &rest.posts, stored);
+    settle_work(own, rest.work, in_store);
+    posts::settle(own, &rest.posts, in_store);
     if let Some(from) = rest.taken {
         own.later.push_back(Later::Taken(from, stored));
     }
@@ -276,20 +273,23 @@ pub(crate) fn give_back(own: &mut Owners, session: SessionRef, delivery: Deliver
 }
 
 /// Gives stored deliveries to their sessions, or their room back.
-pub(crate) fn settle_work(own: &mut Owners, mut work: Work, stored: bool) {
+pub(crate) fn settle_work(own: &mut Owners, mut work: Work, in_store: InStore) {
+    let stored = in_store.is_yes();
     if let Some(change) = work.retained.take() {
-        retained::settle_retained(own, &change, stored);
+        retained::settle_retained(own, &change, in_store);
     }
     for loan in core::mem::take(&mut work.loans) {
         if stored {
             own.later.push_back(Later::Lend(Box::new(loan)));
-        } else if let (Some(seq), Some(session)) = (loan.1.delivery.seq, loan.1.queue) {
+        } else if in_store.is_perhaps()
+            && let (Some(seq), Some(session)) = (loan.1.delivery.seq, loan.1.queue)
+        {
             let seq = Seq(seq);
             own.commits.write(StoreOp::Dequeue { seq, session });
         }
     }
     let transacted = work.take_transacted();
-    settle_due(own, work, stored);
+    settle_due(own, work, in_store);
     if let Some(transacted) = transacted {
         settle_transacted(own, *transacted, stored);
     }
@@ -325,7 +325,8 @@ fn settle_transacted(own: &mut Owners, transacted: Transacted, stored: bool) {
     }
 }
 
-fn settle_due(own: &mut Owners, work: Work, stored: bool) {
+fn settle_due(own: &mut Owners, work: Work, in_store: InStore) {
+    let stored = in_store.is_yes();
     let (now, held_max) = (own.now, own.config.sessions.queue_held_max);
     let short = stored && !own.has_memory(0);
     for Due {
@@ -334,8 +335,7 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
         cost,
     } in work.due
     {
-        if let Some(seq) = delivery.seq.filter(|_| !stored) {
-            // It may be there all the same: a part of what was refused, or after an error.
+        if let Some(seq) = delivery.seq.filter(|_| in_store.is_perhaps()) {
             let seq = Seq(seq);
             let session = own.commits.take_queue(session.key, seq);
             own.commits.write(StoreOp::Dequeue { seq, session });
