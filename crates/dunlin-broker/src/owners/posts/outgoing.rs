@@ -328,11 +328,13 @@ impl Outgoing {
         self.taken = if again { up_to } else { self.taken.max(up_to) };
         self.last = self.last.max(up_to);
         let (mut seqs, mut untaken) = (Vec::new(), Vec::new());
+        let (mut at, given) = (0, self.given);
         let is_taken = |entry: &Entry| entry.stored && entry.number <= up_to;
         while self.list.front().is_some_and(is_taken) {
             let Some(first) = self.list.pop_front() else {
                 break;
             };
+            at += 1;
             if self.untaken.contains(&first.number) {
                 untaken.push(first);
                 continue;
@@ -340,7 +342,7 @@ impl Outgoing {
             seqs.push(first.seq);
             self.bytes -= first.cost;
             self.memory -= first.memory();
-            if self.given > 0 {
+            if at <= given {
                 self.given -= 1;
                 self.given_bytes -= first.cost;
             }

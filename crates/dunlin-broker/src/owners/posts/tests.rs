@@ -552,6 +552,32 @@ fn posts_that_are_not_taken_stay_and_are_given_again() {
     assert_eq!((posts.len(), posts.memory()), (0, 0));
 }
 
+/// A home takes posts behind one for which it has no room, of which it was given that one
+/// only since it is to be given them again.
+#[test]
+fn what_stays_in_front_is_not_what_was_given() {
+    let mut posts = posts(0);
+    for spare in 1..=4 {
+        let (number, _) = publish(&mut posts, spare);
+        posts.settle(B, number, true);
+    }
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![1, 2, 3, 4])));
+    posts.handle_taken(B, 0, true);
+    let load = |posts: &mut Posts, wanted: u64| {
+        let Next::Load(seqs) = posts.next(B, true, (1, 0)) else {
+            panic!("it is in the store");
+        };
+        assert_eq!(seqs, [Seq(wanted)]);
+        posts.handle_loaded(&[(wanted, Some(message("t")))]);
+    };
+    load(&mut posts, 1);
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![1])));
+    posts.handle_untaken(B, alloc::vec![1], Vec::new());
+    posts.handle_taken(B, 3, false);
+    load(&mut posts, 4);
+    assert_eq!(given(&mut posts, true), Some((1, alloc::vec![4])));
+}
+
 /// What is loaded counts from the moment at which it is asked for.
 #[test]
 fn posts_are_loaded_as_far_as_there_is_memory() {
