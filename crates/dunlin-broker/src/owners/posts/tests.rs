@@ -1,6 +1,6 @@
 //! What one home posts to another, each owner by itself.
 
-use super::outgoing::{CROWD_BYTES_MAX, CROWD_MAX, Entry};
+use super::outgoing::{CROWD_BYTES_MAX, CROWD_MAX, Entry, GIVEN_MAX};
 use super::purpose::VERSION;
 use super::*;
 use bytes::Bytes;
@@ -576,6 +576,36 @@ fn what_stays_in_front_is_not_what_was_given() {
     posts.handle_taken(B, 3, false);
     load(&mut posts, 4);
     assert_eq!(given(&mut posts, true), Some((1, alloc::vec![4])));
+}
+
+/// Those that wait for room at a home do not keep others from it, however many they are.
+#[test]
+fn what_waits_for_room_does_not_count_as_given() {
+    let mut posts = posts(0);
+    for spare in 1..=2 * GIVEN_MAX as u64 {
+        let (number, _) = publish(&mut posts, spare);
+        posts.settle(B, number, true);
+    }
+    let all = |posts: &mut Posts| {
+        let given = core::iter::from_fn(|| given(posts, false));
+        given.map(|(_, numbers)| numbers.len()).sum::<usize>()
+    };
+    assert_eq!(all(&mut posts), GIVEN_MAX);
+    posts.handle_untaken(B, alloc::vec![1, 3, 4], Vec::new());
+    assert_eq!(all(&mut posts), 3);
+    posts.handle_taken(B, 5, false);
+    assert_eq!(all(&mut posts), 2);
+    // There is room for one of them, which is taken.
+    posts.handle_untaken(B, alloc::vec![1, 4], Vec::new());
+    posts.handle_taken(B, 5, false);
+    assert_eq!(all(&mut posts), 0);
+    posts.handle_taken(B, 6, false);
+    assert_eq!(all(&mut posts), 1);
+    // It begins again, and says so again.
+    posts.lose(B);
+    posts.handle_untaken(B, alloc::vec![1, 4], Vec::new());
+    posts.handle_taken(B, 6, true);
+    assert_eq!(all(&mut posts), GIVEN_MAX + 2);
 }
 
 /// What is loaded counts from the moment at which it is asked for.
