@@ -238,7 +238,7 @@ fn finish_rest(own: &mut Owners, token: u64, rest: Rest, in_store: InStore) {
     settle_work(own, rest.work, in_store);
     posts::settle(own, &rest.posts, in_store);
     if let Some(from) = rest.taken {
-        own.later.push_back(Later::Taken(from, stored));
+        own.later.push_back(Later::Taken(from, in_store));
     }
     if let Some(passed) = rest.passed.filter(|_| !stored) {
         own.retry_later(Pending::Pass(passed));

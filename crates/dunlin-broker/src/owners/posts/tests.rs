@@ -520,6 +520,45 @@ fn what_there_is_no_room_for_waits_and_others_go_past() {
     assert_eq!(posts.taken(A), UNTAKEN_MAX as u64);
 }
 
+/// Another home with the store may have no room for the member of a group: that is heard
+/// when the post is tried.
+#[test]
+fn one_that_is_refused_alone_waits_and_others_go_past() {
+    let mut posts = Posts::new(0);
+    posts.accept(A, 0, alloc::vec![post(1), post(2)]);
+    assert_eq!(take(&mut posts, false, &[]), Some(alloc::vec![1, 2]));
+    assert!(posts.set_aside(A).is_none(), "it may be either");
+    posts.end_taking(A, false);
+    posts.end_refusing(A);
+    let given = || alloc::vec![post(1), post(2), post(3), post(4)];
+    posts.accept(A, 0, given());
+    assert_eq!(take(&mut posts, false, &[]), Some(alloc::vec![1]));
+    let set_aside = |posts: &mut Posts| {
+        let (tried, post) = posts.set_aside(A).expect("it is alone");
+        posts.leave((B, A), tried, alloc::vec![post]).is_some()
+    };
+    assert!(set_aside(&mut posts));
+    posts.end_taking(A, true);
+    let untaken = Some((alloc::vec![1], alloc::vec![Text::from("t")]));
+    assert_eq!(posts.untaken(A, false), untaken);
+    assert_eq!((posts.taken(A), posts.memory()), (1, posts.count_memory()));
+    // Tried again it is alone, though others wait; without room nothing changes.
+    assert_eq!(take(&mut posts, true, &[]), Some(alloc::vec![1]));
+    assert!(!set_aside(&mut posts));
+    assert_eq!(take(&mut posts, false, &[2, 4]), Some(alloc::vec![3]));
+    posts.end_taking(A, true);
+    assert_eq!((posts.taken(A), posts.memory()), (4, posts.count_memory()));
+    // The store refuses them: they are tried one by one, each in its turn.
+    assert_eq!(take(&mut posts, true, &[]), Some(alloc::vec![1, 2, 4]));
+    posts.end_taking(A, false);
+    posts.end_refusing(A);
+    posts.accept(A, 0, given());
+    assert_eq!(take(&mut posts, true, &[]), Some(alloc::vec![2]));
+    assert!(!set_aside(&mut posts));
+    let next = take(&mut posts, true, &[]);
+    assert_eq!(next, Some(alloc::vec![1, 4]), "others have their turn");
+}
+
 #[test]
 fn posts_that_are_not_taken_stay_and_are_given_again() {
     let mut posts = posts(0);
