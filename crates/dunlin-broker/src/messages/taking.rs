@@ -51,8 +51,8 @@ fn attempt(own: &mut Owners, from: ShardId, trial: Trial) {
     for post in posts {
         if post.message.is_expired(own.now) {
             own.stats.messages_expired += 1;
-        } else if closed.contains(&post.message.topic) || !place(own, token, &post, &mut publish) {
-            closed.insert(post.message.topic.clone());
+        } else if closed.is_before(&post) || !place(own, token, &post, &mut publish) {
+            closed.add(&post);
             untaken.push(post);
         }
     }

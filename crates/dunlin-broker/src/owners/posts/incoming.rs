@@ -62,10 +62,30 @@ pub(super) struct Progress {
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) posts: Vec<Post>,
-    /// Topics of which an earlier post waits.
-    pub(crate) closed: BTreeSet<Text>,
+    /// Topics of which a post waits, with the number of the first such.
+    pub(crate) closed: Closed,
     /// Which posts these are.
     pub(crate) tried: Tried,
+}
+
+/// Topics of which a post waits, with the number of the first such: those of it that come
+/// later wait as well.
+#[derive(Debug, Default)]
+pub(crate) struct Closed(BTreeMap<Text, u64>);
+
+impl Closed {
+    /// A post waits.
+    pub(crate) fn add(&mut self, post: &Post) {
+        let first = self.0.entry(post.message.topic.clone());
+        let first = first.or_insert(post.number);
+        *first = post.number.min(*first);
+    }
+
+    /// Whether one of the same topic waits that is before this one.
+    pub(crate) fn is_before(&self, post: &Post) -> bool {
+        let first = self.0.get(&post.message.topic);
+        first.is_some_and(|first| *first < post.number)
+    }
 }
 
 /// Which posts are tried.
@@ -158,8 +178,8 @@ impl Incoming {
         }
         // What waits is tried after these: without room for one, all would be off.
         let most = if untaken.is_empty() { most } else { 0 };
-        let closed = self.untaken.values();
-        let closed = closed.map(|post| post.message.topic.clone()).collect();
+        let mut closed = Closed::default();
+        self.untaken.values().for_each(|post| closed.add(post));
         let again = untaken.keys().copied().collect();
         let mut posts: Vec<Post> = untaken.into_values().collect();
         posts.extend(self.waiting.drain(..most));
