@@ -356,9 +356,7 @@ pub(crate) enum Record {
 /// A change of a retained message that is on its way to the store.
 #[derive(Debug)]
 pub(crate) struct RetainedChange {
-    pub(crate) message: Arc<Message>,
-    /// What was retained before.
-    pub(crate) previous: Option<Arc<Message>>,
+    pub(crate) topic: Text,
     /// Its place among the changes of its topic.
     pub(crate) order: u64,
 }
