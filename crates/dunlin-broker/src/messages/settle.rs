@@ -335,10 +335,12 @@ fn settle_due(own: &mut Owners, work: Work, in_store: InStore) {
         cost,
     } in work.due
     {
-        if let Some(seq) = delivery.seq.filter(|_| in_store.is_perhaps()) {
+        if let Some(seq) = delivery.seq.filter(|_| !stored) {
             let seq = Seq(seq);
             let session = own.commits.take_queue(session.key, seq);
-            own.commits.write(StoreOp::Dequeue { seq, session });
+            if in_store.is_perhaps() {
+                own.commits.write(StoreOp::Dequeue { seq, session });
+            }
         }
         let Some(entry) = own.sessions.resolve_mut(session) else {
             // Another member of its group gets it.
