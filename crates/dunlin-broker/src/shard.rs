@@ -339,7 +339,7 @@ impl Shard {
                     settle::advance(own, token);
                     posts::admit(own, to);
                 }
-                Some(Later::Taken(from, stored)) => taking::end(own, from, stored),
+                Some(Later::Taken(from, in_store)) => taking::end(own, from, in_store),
                 Some(Later::Call(call)) => {
                     let here = own.config.shard;
                     dispatch::handle(own, here, call);

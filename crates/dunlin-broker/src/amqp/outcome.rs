@@ -16,7 +16,7 @@ use crate::queues::calls::Call;
 
 /// What became of a publish is known.
 pub(crate) fn answer(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
-    outcomes::note_outcome(own, origin, token, !matches!(verdict, Verdict::Refused(_)));
+    outcomes::note_outcome(own, origin, token, verdict);
     let Some(session) = own.sessions.resolve_mut(origin) else {
         return;
     };

@@ -6,7 +6,9 @@ use dunlin_store::StoreOp;
 use crate::amqp::state::AmqpLink;
 use crate::amqp::terminus::Keep;
 use crate::ids::{SessionIdx, SessionRef};
+use crate::io::NotTaken;
 use crate::owners::Owners;
+use crate::owners::pending::Verdict;
 use crate::owners::weigh::Weight;
 use crate::queues::calls::Call;
 use crate::queues::keeping;
@@ -28,7 +30,7 @@ pub(super) fn note_message(
 }
 
 /// What became of a message is known.
-pub(super) fn note_outcome(own: &mut Owners, origin: SessionRef, token: u64, accepted: bool) {
+pub(super) fn note_outcome(own: &mut Owners, origin: SessionRef, token: u64, verdict: Verdict) {
     let s = origin.at;
     let entry = own.sessions.resolve_mut(origin);
     let Some(terminus) = entry.and_then(|entry| entry.amqp_mut()?.terminus.as_mut()) else {
@@ -42,10 +44,17 @@ pub(super) fn note_outcome(own: &mut Owners, origin: SessionRef, token: u64, acc
         return;
     };
     let is_closed = keep.ended.is_some_and(|ended| ended.closed);
-    let durable = keep.span.durable && accepted;
-    if !settled && !is_closed {
+    let is_kept = !settled && !is_closed;
+    let (accepted, is_in_store) = match verdict {
+        Verdict::Accepted | Verdict::Unmatched => (true, !is_kept),
+        // It may be there all the same: after a restart it would count as accepted.
+        Verdict::Refused(why) => (false, why == NotTaken::NotStored),
+    };
+    let durable = keep.span.durable;
+    if is_kept {
         keep.outcomes.insert(tag, accepted);
-    } else if durable {
+    }
+    if durable && is_in_store {
         keeping::forget_received(own, &name, tag.as_bytes());
     }
     weigh(own, s);

@@ -10,7 +10,7 @@ use crate::io::{
     BusMessage, InterestChange, NotTaken, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 use crate::messages::{loans, publish, settle, shared};
-use crate::owners::pending::{Pending, PendingBinding};
+use crate::owners::pending::{InStore, Pending, PendingBinding};
 use crate::owners::{Owners, note_unasked};
 use crate::queues::{dispatch, nodes};
 use crate::sessions::groups;
@@ -68,7 +68,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         }
         BusMessage::Prepared { token, answer } => handle_prepared(own, from, token, answer),
         BusMessage::Settled { token, committed } => match own.commits.take_prepared(from, token) {
-            Some(work) => settle::settle_work(own, work, committed),
+            Some(work) => settle::settle_work(own, work, InStore::answered(committed)),
             None => note_unasked(own),
         },
         BusMessage::Queue(QueueCall(call)) => dispatch::handle(own, from, call),

@@ -14,6 +14,7 @@ use crate::ids::ConnIdx;
 use crate::io::{Membership, Output};
 use crate::messages::{loans, settle};
 use crate::owners::Owners;
+use crate::owners::pending::InStore;
 use crate::queues::{nodes, termini};
 use crate::sessions::groups;
 
@@ -66,7 +67,7 @@ fn gone(own: &mut Owners, shard: ShardId) {
     termini::handle_gone(own, shard);
     // Its publisher was not acknowledged.
     for work in own.commits.take_prepared_of(shard) {
-        settle::settle_work(own, work, false);
+        settle::settle_work(own, work, InStore::No);
     }
     loans::handle_gone(own, shard);
     for (token, answers) in own.members.take_due(shard) {

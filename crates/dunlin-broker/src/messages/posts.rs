@@ -10,7 +10,7 @@ use dunlin_store::{Seq, SessionKey, StoreOp};
 use crate::ids::SessionRef;
 use crate::io::{BusMessage, Forward, Manner, NotTaken, Output};
 use crate::memory::Part;
-use crate::owners::pending::{Pending, PendingPublish, Rest};
+use crate::owners::pending::{InStore, Pending, PendingPublish, Rest};
 use crate::owners::posts::{self, New, Next, Purpose, Waiting};
 use crate::owners::session::Session;
 use crate::owners::{Later, Owners, note_unreadable_posts};
@@ -150,7 +150,8 @@ pub(crate) fn weigh(own: &mut Owners) {
 }
 
 /// The posts of a publish are stored, or it is off.
-pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
+pub(crate) fn settle(own: &mut Owners, posts: &[New], in_store: InStore) {
+    let stored = in_store.is_yes();
     for post in posts {
         if post.number == 0 {
             own.commits.posts.unreserve(post);
@@ -159,7 +160,7 @@ pub(crate) fn settle(own: &mut Owners, posts: &[New], stored: bool) {
         }
         let refused = own.commits.posts.settle(post.to, post.number, stored);
         // After a restart it would be given, though its publisher gives it again.
-        if let Some((session, seq)) = refused {
+        if let Some((session, seq)) = refused.filter(|_| in_store.is_perhaps()) {
             own.commits.write(StoreOp::Dequeue { seq, session });
         }
         own.later.push_back(Later::Post(post.to));

@@ -18,7 +18,7 @@ use crate::messages::source::Source;
 use crate::messages::{deliver, finding, loans, posts, retained, settle, shared, throttle};
 use crate::owners::Owners;
 use crate::owners::node::BINDING;
-use crate::owners::pending::{Part, Pending, PendingPublish, Record, Work};
+use crate::owners::pending::{InStore, Part, Pending, PendingPublish, Record, Work};
 use crate::owners::posts::Purpose;
 use crate::owners::routing::{Hit, Matches, Scope, Wanted};
 use crate::queues::{addresses, making, waiting};
@@ -358,7 +358,7 @@ fn relay(own: &mut Owners, (from, token): (ShardId, u64), forward: &Forward) {
 fn keep_part(own: &mut Owners, from: (ShardId, u64), mut work: Work, refused: Option<NotTaken>) {
     let ops = core::mem::take(&mut work.ops);
     if refused.is_some() || (ops.is_empty() && !work.waits()) {
-        settle::settle_work(own, work, refused.is_none());
+        settle::settle_work(own, work, InStore::unasked(refused.is_none()));
         return settle::answer_relayed(own, from, refused.is_none(), refused);
     }
     for op in ops {
@@ -371,7 +371,7 @@ fn keep_part(own: &mut Owners, from: (ShardId, u64), mut work: Work, refused: Op
 
 /// The store has, or has not, what is durable here of a publish of an edge.
 pub(crate) fn finish_part(own: &mut Owners, part: Part, stored: bool) {
-    settle::settle_work(own, part.work, stored);
+    settle::settle_work(own, part.work, InStore::answered(stored));
     settle::answer_relayed(own, part.from, stored, None);
 }
 
@@ -442,7 +442,7 @@ pub(crate) fn promise(
         // transaction.
         own.commits.prepared(from, token).add(work);
     } else {
-        settle::settle_work(own, work, refused.is_none());
+        settle::settle_work(own, work, InStore::unasked(refused.is_none()));
         if refused.is_none() && missed.is_none() {
             return own.outbox.answer(from, token);
         }

@@ -11,7 +11,8 @@ use dunlin_store::StoreOp;
 use crate::io::BusMessage;
 use crate::memory::Part;
 use crate::owners::Owners;
-use crate::owners::pending::{RetainedChange, Work};
+use crate::owners::pending::{InStore, RetainedChange, Work};
+use crate::owners::routing::Ended;
 
 /// Takes a retained message of a topic that this shard owns. It is in
 /// force at once, as subscribers have seen it live; with `waits`, its
@@ -30,13 +31,11 @@ pub(crate) fn own_retained(
     let topic = &message.topic;
     let waits = waits && own.commits.is_durable();
     let order = own.routing.retained.begin_change(topic, waits);
-    let previous = own.routing.retained.get(topic).map(Arc::clone);
     set_retained(own, message);
     if waits {
         ops.push(op);
         *retained = Some(RetainedChange {
-            message: Arc::clone(message),
-            previous,
+            topic: topic.clone(),
             order,
         });
     } else {
@@ -100,34 +99,32 @@ fn op_of(message: &Arc<Message>) -> StoreOp {
 /// A change was stored, or is off and taken back. If a later one of its
 /// topic is in force, it is written to the store again, which may have taken
 /// this one last.
-pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, stored: bool) {
-    let topic = change.message.topic.clone();
-    let is_last = own.routing.retained.end_change(&topic, change.order);
-    let Some(is_last) = own.outbox.checked(is_last) else {
+pub(crate) fn settle_retained(own: &mut Owners, change: &RetainedChange, in_store: InStore) {
+    let (topic, order) = (&change.topic, change.order);
+    let retained = &mut own.routing.retained;
+    let ended = retained.end_change(topic, order, in_store.is_yes(), in_store.is_perhaps());
+    let Some(ended) = own.outbox.checked(ended) else {
         return;
     };
-    match (stored, is_last) {
-        (true, true) | (false, false) => {}
-        (true, false) => {
-            let op = match own.routing.retained.get(&topic) {
-                Some(message) => StoreOp::PutRetained {
-                    message: Arc::clone(message),
-                },
-                None => StoreOp::DeleteRetained { topic },
-            };
-            own.commits.write(op);
+    let removed = || {
+        Arc::new(Message {
+            topic: topic.clone(),
+            ..Message::default()
+        })
+    };
+    match ended {
+        Ended::Nothing => {}
+        Ended::Again => {
+            let message = own.routing.retained.get(topic).map(Arc::clone);
+            let message = message.unwrap_or_else(removed);
+            own.commits.write(op_of(&message));
         }
-        (false, true) => {
-            let removed = || {
-                Arc::new(Message {
-                    topic,
-                    ..Message::default()
-                })
-            };
-            let previous = change.previous.clone().unwrap_or_else(removed);
+        Ended::Back { previous, writes } => {
+            let previous = previous.unwrap_or_else(removed);
             set_retained(own, &previous);
-            // It may have the other one all the same.
-            own.commits.write(op_of(&previous));
+            if writes {
+                own.commits.write(op_of(&previous));
+            }
         }
     }
 }

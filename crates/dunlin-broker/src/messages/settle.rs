@@ -13,8 +13,9 @@ use crate::ids::SessionRef;
 use crate::io::{BusMessage, NotTaken, Preparation};
 use crate::messages::source::Source;
 use crate::messages::{posts, retained, throttle};
+use crate::owners::members::Members;
 use crate::owners::pending::{
-    Due, Once, Pending, PendingPublish, Record, Rest, Transacted, Verdict, Work,
+    Due, InStore, Once, Pending, PendingPublish, Record, Rest, Transacted, Verdict, Work,
 };
 use crate::owners::{Later, Owners};
 use crate::receivers;
@@ -25,16 +26,16 @@ const HELD_CONNECTED_FACTOR: usize = 8;
 
 /// Gives a publish its place behind earlier ones of the same client: one
 /// that other shards prepare must not be overtaken by one that they need
-/// not see [MQTT-4.6.0-5]. Where the client cannot be refused it waits as well while the
-/// store has earlier ones, and not in the same batch.
+/// not see [MQTT-4.6.0-5]. Beside other stores, where the client cannot be refused, it waits
+/// as well while the store has earlier ones, and not in the same batch.
 pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
-    let (origin, round) = (publish.origin, own.commits.round());
+    let (line, round) = (line_of(&own.members, &publish), own.commits.round());
     let mut waits = publish.preparing > 0;
-    if let Some(origin) = origin.filter(|_| publish.rest().is_some()) {
-        let session = own.sessions.resolve_mut(origin);
+    if let Some(line) = line.filter(|_| publish.rest().is_some()) {
+        let session = own.sessions.resolve_mut(line);
         waits |= session.is_some_and(|session| session.storing.is_behind(round));
     }
-    if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
+    if let Some(session) = line.and_then(|line| own.sessions.resolve_mut(line))
         && (waits || session.preparing.front().is_some())
     {
         session.preparing.push(token);
@@ -43,6 +44,16 @@ pub(crate) fn line_up(own: &mut Owners, token: u64, publish: PendingPublish) {
     match waits {
         true => go_on(own, token, publish),
         false => commit_publish(own, token, publish),
+    }
+}
+
+/// Behind whose publishes it stands: those of its publisher. Where these are held back, a
+/// will stands behind them as well.
+fn line_of(members: &Members, publish: &PendingPublish) -> Option<SessionRef> {
+    let record = publish.rest().and_then(|rest| rest.record.as_ref());
+    match record {
+        Some(Record::Put(session)) if members.has_apart() => Some(*session),
+        _ => publish.origin,
     }
 }
 
@@ -63,17 +74,18 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
         if publish.preparing > 0 {
             return;
         }
-        let (origin, needs_store) = (publish.origin, publish.rest().is_some());
+        let (is_will, needs_store) = (publish.origin.is_none(), publish.rest().is_some());
+        let line = line_of(&own.members, publish);
         let round = own.commits.round();
         let mut is_off = false;
-        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        let session = line.and_then(|line| own.sessions.resolve_mut(line));
         if let Some(session) = session {
             match session.preparing.front() {
                 Some(first) if first != token => return,
                 Some(_) if needs_store && session.storing.is_behind(round) => return,
                 _ => session.preparing.pop(),
             }
-            is_off = session.storing.is_off(token);
+            is_off = !is_will && session.storing.is_off(token);
         }
         let Some(mut publish) = own.commits.take_publish(token) else {
             return own.outbox.note_missing();
@@ -82,7 +94,7 @@ pub(crate) fn advance(own: &mut Owners, token: u64) {
             publish.refuse(NotTaken::NotStored);
         }
         commit_publish(own, token, publish);
-        let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
+        let session = line.and_then(|line| own.sessions.resolve_mut(line));
         next = session.and_then(|session| session.preparing.front());
     }
 }
@@ -126,7 +138,7 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
     let fits = !is_whole || ops.as_ref().is_none_or(|ops| ops.len() <= BATCH_OPS_MAX);
     stored &= fits;
     let Some(ops) = ops.filter(|_| stored) else {
-        return finish_publish(own, token, publish, stored);
+        return finish_publish(own, token, publish, InStore::unasked(stored));
     };
     if is_whole {
         let ops = core::mem::take(ops);
@@ -140,7 +152,8 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
         own.commits.write_together(op);
     }
     let (origin, round) = (publish.origin, own.commits.round());
-    if let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
+    if own.members.has_apart()
+        && let Some(session) = origin.and_then(|origin| own.sessions.resolve_mut(origin))
         && session.is_mute()
     {
         session.storing.begin(round);
@@ -151,16 +164,17 @@ fn commit_publish(own: &mut Owners, token: u64, mut publish: PendingPublish) {
 /// The store has the batch of a publish, or has refused it.
 pub(crate) fn handle_written(own: &mut Owners, token: u64, publish: PendingPublish, stored: bool) {
     let (origin, last) = (publish.origin, own.commits.last_token());
+    let holds_back = own.members.has_apart();
     let mut session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
     let is_last = match &mut session {
-        Some(session) if !stored && session.is_mute() => {
+        Some(session) if !stored && holds_back && session.is_mute() => {
             session.storing.stop(last);
             session.storing.end()
         }
         Some(session) => session.storing.end(),
         None => false,
     };
-    finish_publish(own, token, publish, stored);
+    finish_publish(own, token, publish, InStore::answered(stored));
     if is_last {
         let session = origin.and_then(|origin| own.sessions.resolve_mut(origin));
         if let Some(next) = session.and_then(|session| session.preparing.front()) {
@@ -170,12 +184,8 @@ pub(crate) fn handle_written(own: &mut Owners, token: u64, publish: PendingPubli
 }
 
 /// The batch of a publish was stored, or the publish is off.
-pub(crate) fn finish_publish(
-    own: &mut Owners,
-    token: u64,
-    mut publish: PendingPublish,
-    stored: bool,
-) {
+fn finish_publish(own: &mut Owners, token: u64, mut publish: PendingPublish, in_store: InStore) {
+    let stored = in_store.is_yes();
     if let Some(rest) = publish.take_rest() {
         if let Some(of) = rest.relayed {
             answer_relayed(own, of, stored, publish.refused);
@@ -185,7 +195,7 @@ pub(crate) fn finish_publish(
             own.outbox
                 .reply(number, Reply::Published { stored, matched });
         }
-        finish_rest(own, token, *rest, stored);
+        finish_rest(own, token, *rest, in_store);
     }
     let Some(origin) = publish.origin else {
         return;
@@ -220,14 +230,15 @@ pub(crate) fn answer_relayed(
 }
 
 /// What follows from a publish besides its acknowledgement.
-fn finish_rest(own: &mut Owners, token: u64, rest: Rest, stored: bool) {
+fn finish_rest(own: &mut Owners, token: u64, rest: Rest, in_store: InStore) {
+    let stored = in_store.is_yes();
     if rest.unstored > 0 {
         throttle::note_stored(own, rest.unstored);
     }
-    settle_work(own, rest.work, stored);
-    posts::settle(own, &rest.posts, stored);
+    settle_work(own, rest.work, in_store);
+    posts::settle(own, &rest.posts, in_store);
     if let Some(from) = rest.taken {
-        own.later.push_back(Later::Taken(from, stored));
+        own.later.push_back(Later::Taken(from, in_store));
     }
     if let Some(passed) = rest.passed.filter(|_| !stored) {
         own.retry_later(Pending::Pass(passed));
@@ -262,20 +273,23 @@ pub(crate) fn give_back(own: &mut Owners, session: SessionRef, delivery: Deliver
 }
 
 /// Gives stored deliveries to their sessions, or their room back.
-pub(crate) fn settle_work(own: &mut Owners, mut work: Work, stored: bool) {
+pub(crate) fn settle_work(own: &mut Owners, mut work: Work, in_store: InStore) {
+    let stored = in_store.is_yes();
     if let Some(change) = work.retained.take() {
-        retained::settle_retained(own, &change, stored);
+        retained::settle_retained(own, &change, in_store);
     }
     for loan in core::mem::take(&mut work.loans) {
         if stored {
             own.later.push_back(Later::Lend(Box::new(loan)));
-        } else if let (Some(seq), Some(session)) = (loan.1.delivery.seq, loan.1.queue) {
+        } else if in_store.is_perhaps()
+            && let (Some(seq), Some(session)) = (loan.1.delivery.seq, loan.1.queue)
+        {
             let seq = Seq(seq);
             own.commits.write(StoreOp::Dequeue { seq, session });
         }
     }
     let transacted = work.take_transacted();
-    settle_due(own, work, stored);
+    settle_due(own, work, in_store);
     if let Some(transacted) = transacted {
         settle_transacted(own, *transacted, stored);
     }
@@ -311,7 +325,8 @@ fn settle_transacted(own: &mut Owners, transacted: Transacted, stored: bool) {
     }
 }
 
-fn settle_due(own: &mut Owners, work: Work, stored: bool) {
+fn settle_due(own: &mut Owners, work: Work, in_store: InStore) {
+    let stored = in_store.is_yes();
     let (now, held_max) = (own.now, own.config.sessions.queue_held_max);
     let short = stored && !own.has_memory(0);
     for Due {
@@ -321,10 +336,11 @@ fn settle_due(own: &mut Owners, work: Work, stored: bool) {
     } in work.due
     {
         if let Some(seq) = delivery.seq.filter(|_| !stored) {
-            // It may be there all the same: a part of what was refused, or after an error.
             let seq = Seq(seq);
             let session = own.commits.take_queue(session.key, seq);
-            own.commits.write(StoreOp::Dequeue { seq, session });
+            if in_store.is_perhaps() {
+                own.commits.write(StoreOp::Dequeue { seq, session });
+            }
         }
         let Some(entry) = own.sessions.resolve_mut(session) else {
             // Another member of its group gets it.

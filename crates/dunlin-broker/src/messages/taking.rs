@@ -10,8 +10,8 @@ use crate::io::{BusMessage, Missed};
 use crate::messages::source::Source;
 use crate::messages::{deliver, finding, posts, retained, settle, shared};
 use crate::owners::Owners;
-use crate::owners::pending::{Pending, PendingPublish, Work};
-use crate::owners::posts::{Post, Trial};
+use crate::owners::pending::{InStore, Pending, PendingPublish, Work};
+use crate::owners::posts::{Post, Trial, Tried};
 use crate::owners::routing::Scope;
 
 /// Posts of another shard have come.
@@ -24,6 +24,7 @@ pub(crate) fn handle_posts(own: &mut Owners, from: ShardId, after: u64, posts: V
 pub(crate) fn try_again(own: &mut Owners, from: ShardId) {
     own.commits.posts.end_reminder(from);
     take(own, from, true);
+    take(own, from, false);
 }
 
 /// Stores what has come, unless some of it is being stored. A post for which a receiver
@@ -50,11 +51,21 @@ fn attempt(own: &mut Owners, from: ShardId, trial: Trial) {
     for post in posts {
         if post.message.is_expired(own.now) {
             own.stats.messages_expired += 1;
-        } else if closed.contains(&post.message.topic) || !place(own, token, &post, &mut publish) {
-            closed.insert(post.message.topic.clone());
+        } else if closed.is_before(&post) || !place(own, token, &post, &mut publish) {
+            closed.add(&post);
             untaken.push(post);
         }
     }
+    store(own, (from, token), publish, (tried, untaken));
+}
+
+/// Stores what follows from posts, with how far they are taken then.
+fn store(
+    own: &mut Owners,
+    (from, token): (ShardId, u64),
+    mut publish: PendingPublish,
+    (tried, untaken): (Tried, Vec<Post>),
+) {
     let here = own.config.shard;
     let Some(taken) = own.commits.posts.leave((here, from), tried, untaken) else {
         return;
@@ -95,10 +106,19 @@ fn place(own: &mut Owners, token: u64, post: &Post, publish: &mut PendingPublish
     true
 }
 
-/// What was posted is stored, or the store has refused it.
-pub(crate) fn end(own: &mut Owners, from: ShardId, stored: bool) {
-    own.commits.posts.end_taking(from, stored);
-    match stored {
+/// What was posted is stored, or not: the store has refused it, or another home with that
+/// store has no room for one of them.
+pub(crate) fn end(own: &mut Owners, from: ShardId, in_store: InStore) {
+    if in_store == InStore::No
+        && let Some((tried, post)) = own.commits.posts.set_aside(from)
+    {
+        let token = own.commits.token();
+        let publish = PendingPublish::new(None, false);
+        store(own, (from, token), publish, (tried, alloc::vec![post]));
+        return take(own, from, false);
+    }
+    own.commits.posts.end_taking(from, in_store.is_yes());
+    match in_store.is_yes() {
         true => {
             say_taken(own, from, false);
             take(own, from, false);

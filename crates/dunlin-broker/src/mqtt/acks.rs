@@ -9,6 +9,7 @@ use dunlin_mqtt::server::session::Step;
 use dunlin_store::{InflightState, Seq, StoreOp};
 
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
+use crate::io::NotTaken;
 use crate::messages::throttle;
 use crate::mqtt::conn::Phase;
 use crate::mqtt::fault::Fault;
@@ -23,7 +24,19 @@ pub(crate) fn answer_publish(own: &mut Owners, origin: SessionRef, token: u64, v
     let Some(session) = own.sessions.resolve_mqtt(origin) else {
         return;
     };
+    let (key, is_persistent) = (session.key, session.is_persistent());
     let (inbound, token) = (&mut session.mqtt.inbound, AckToken(token));
+    if let Verdict::Refused(NotTaken::NotStored) = verdict
+        && is_persistent
+        && let Some(packet_id) = inbound.open_id(token)
+    {
+        // The store may have it all the same: after a restart, what is sent again with it
+        // would be taken for a repetition and lost.
+        own.commits.write(StoreOp::DeleteInbound {
+            session: key,
+            packet_id: packet_id.get(),
+        });
+    }
     let reason = match verdict {
         Verdict::Accepted => ReasonCode::Success,
         Verdict::Unmatched => ReasonCode::NoMatchingSubscribers,

@@ -144,6 +144,16 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) {
     }
 }
 
+/// Publishes of a session that ends which are held back go ahead of its will.
+fn release_held_back(own: &mut Owners, s: SessionIdx) {
+    if own.members.has_apart()
+        && let Some(session) = own.sessions.mqtt_mut(s)
+    {
+        let line = session.preparing.take();
+        settle::release_line(own, line);
+    }
+}
+
 /// The will of a session that ends is published, and its record goes.
 fn end_record(own: &mut Owners, s: SessionIdx) {
     let Some(session) = own.sessions.mqtt_mut(s) else {
@@ -158,6 +168,7 @@ fn end_record(own: &mut Owners, s: SessionIdx) {
     }
     let gone = Record::Delete(key, client_id.clone());
     if let Some(will) = will {
+        release_held_back(own, s);
         publish_will(own, s, *will, Some(gone).filter(|_| stored));
     } else if stored && !settle::delete_with(own, under_way, &gone) {
         records::forget(own, key, client_id);

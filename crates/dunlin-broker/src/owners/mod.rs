@@ -63,7 +63,7 @@ use crate::owners::connections::Connections;
 use crate::owners::figures::Figures;
 use crate::owners::members::Members;
 use crate::owners::outbox::Outbox;
-use crate::owners::pending::{Dead, Moved, Passed, Pending, Retired};
+use crate::owners::pending::{Dead, InStore, Moved, Passed, Pending, Retired};
 use crate::owners::routing::Routing;
 use crate::owners::session::Session;
 use crate::owners::sessions::Sessions;
@@ -105,7 +105,7 @@ pub(crate) enum Later {
     /// A publish has room for its post to this home, for which others may wait.
     Admitted(ShardId, u64),
     /// What a shard has posted is stored, or refused.
-    Taken(ShardId, bool),
+    Taken(ShardId, InStore),
     /// A link or node of this shard hears from another.
     Call(Call),
     /// A message of a node is dead.

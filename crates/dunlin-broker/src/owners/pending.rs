@@ -41,6 +41,37 @@ pub(crate) enum Verdict {
     Refused(NotTaken),
 }
 
+/// Whether the store has what a publish needs stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InStore {
+    Yes,
+    /// It has refused that, and may have it all the same, or a part of it.
+    Perhaps,
+    /// It was not asked.
+    No,
+}
+
+impl InStore {
+    /// After the store has answered.
+    pub(crate) const fn answered(stored: bool) -> Self {
+        if stored { Self::Yes } else { Self::Perhaps }
+    }
+
+    /// Without asking the store: nothing has to be stored, or it is off.
+    pub(crate) const fn unasked(holds: bool) -> Self {
+        if holds { Self::Yes } else { Self::No }
+    }
+
+    pub(crate) fn is_yes(self) -> bool {
+        self == Self::Yes
+    }
+
+    /// Whether it is to be taken out again.
+    pub(crate) fn is_perhaps(self) -> bool {
+        self == Self::Perhaps
+    }
+}
+
 /// What a publish needs stored, and what follows then, on one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
@@ -325,9 +356,7 @@ pub(crate) enum Record {
 /// A change of a retained message that is on its way to the store.
 #[derive(Debug)]
 pub(crate) struct RetainedChange {
-    pub(crate) message: Arc<Message>,
-    /// What was retained before.
-    pub(crate) previous: Option<Arc<Message>>,
+    pub(crate) topic: Text,
     /// Its place among the changes of its topic.
     pub(crate) order: u64,
 }

@@ -319,6 +319,12 @@ impl Posts {
         }
     }
 
+    /// Nothing was stored, as there was no room: the one post of a shard that was tried,
+    /// which waits then as others do; none if there were more.
+    pub(crate) fn set_aside(&mut self, from: ShardId) -> Option<(Tried, Post)> {
+        self.from.get_mut(&from)?.set_aside()
+    }
+
     /// They are stored, with how far that is; or the store has refused them, and the
     /// shard is to be asked for them later.
     pub(crate) fn end_taking(&mut self, from: ShardId, stored: bool) {

@@ -184,6 +184,13 @@ impl Inbound {
             .map(|w| w.ack.packet_id)
     }
 
+    /// The packet identifier of a message of QoS 2 that waits under `token`, also when its
+    /// client has not asked on this connection.
+    #[must_use]
+    pub fn open_id(&self, token: AckToken) -> Option<NonZeroU16> {
+        self.key_of(token).map(|(_, packet_id)| packet_id)
+    }
+
     /// The work behind `token` ended: its acknowledgement may leave once all
     /// earlier ones have [MQTT-4.6.0-2].
     pub fn complete(&mut self, token: AckToken, reason: ReasonCode) {

@@ -688,6 +688,36 @@ fn what_3_1_1_sends_again_stays_in_order() {
     }
 }
 
+/// The will of such a client does not go past what is held back of it.
+#[test]
+fn a_will_comes_behind_what_is_held_back() {
+    for expiry_secs in [0, DURABLE] {
+        let mut setup = Setup::new(2, 8);
+        setup.config.nodes.homes_per_store = 1;
+        setup.pace.store = (20_000, 20_001);
+        let mut world = World::new(setup);
+        run(&mut world, &mut [], Duration::from_millis(500));
+        let mut publisher = peer(("v4", 0, 2), Version::V311, expiry_secs, &[]);
+        (publisher.at, publisher.will) = (Some(0), Some("t".into()));
+        let mut peers = [
+            publisher,
+            at("here", 0, DURABLE, &[("t", QoS::AtLeastOnce)]),
+        ];
+        connect(&mut world, &mut peers);
+        run(&mut world, &mut peers, Duration::from_secs(1));
+        for payload in ["1", "2"] {
+            peers[0].publish(&mut world, "t", payload.into(), QoS::AtLeastOnce);
+            run(&mut world, &mut peers, Duration::from_millis(10));
+        }
+        peers[0].parked = true;
+        peers[0].cut(&mut world);
+        run(&mut world, &mut peers, Duration::from_secs(2));
+        let received: Vec<&str> = payloads(&peers[1]).collect();
+        let will = peers[0].wills_due[0].as_str();
+        assert_eq!(received, ["1", "2", will], "{expiry_secs}");
+    }
+}
+
 /// Each home stores its part of what is published there, and one of them has it that a
 /// group's member of another store gets it.
 #[test]

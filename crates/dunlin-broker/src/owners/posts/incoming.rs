@@ -29,8 +29,12 @@ pub(super) struct Incoming {
     /// What is stored when the store has done what it has been asked for.
     taking: Option<Progress>,
     waiting: VecDeque<Post>,
+    /// The post that is tried, if it is one alone.
+    alone: Option<(Tried, Post)>,
     /// Those for which receivers had no room, by number.
     untaken: BTreeMap<u64, Post>,
+    /// The last of them that was tried again.
+    retried: u64,
     /// Bytes that all of these take in memory.
     memory: usize,
     /// Places and queues of what is stored for those.
@@ -58,14 +62,34 @@ pub(super) struct Progress {
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(crate) posts: Vec<Post>,
-    /// Topics of which an earlier post waits.
-    pub(crate) closed: BTreeSet<Text>,
+    /// Topics of which a post waits, with the number of the first such.
+    pub(crate) closed: Closed,
     /// Which posts these are.
     pub(crate) tried: Tried,
 }
 
+/// Topics of which a post waits, with the number of the first such: those of it that come
+/// later wait as well.
+#[derive(Debug, Default)]
+pub(crate) struct Closed(BTreeMap<Text, u64>);
+
+impl Closed {
+    /// A post waits.
+    pub(crate) fn add(&mut self, post: &Post) {
+        let first = self.0.entry(post.message.topic.clone());
+        let first = first.or_insert(post.number);
+        *first = post.number.min(*first);
+    }
+
+    /// Whether one of the same topic waits that is before this one.
+    pub(crate) fn is_before(&self, post: &Post) -> bool {
+        let first = self.0.get(&post.message.topic);
+        first.is_some_and(|first| *first < post.number)
+    }
+}
+
 /// Which posts are tried.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tried {
     /// Up to this number.
     up_to: u64,
@@ -80,7 +104,9 @@ impl Default for Incoming {
             accepted: 0,
             taking: None,
             waiting: VecDeque::new(),
+            alone: None,
             untaken: BTreeMap::new(),
+            retried: 0,
             memory: 0,
             attempt: Vec::new(),
             most: POSTS_MAX,
@@ -138,25 +164,45 @@ impl Incoming {
         let most = self.most.min(self.waiting.len()).min(room);
         let mut untaken = BTreeMap::new();
         while again && untaken.len() < self.most {
-            let first = self.untaken.pop_first();
-            let Some((number, post)) = first else {
+            // One without room for it does not keep those behind it from their turn.
+            let mut behind = self.untaken.range(self.retried.saturating_add(1)..);
+            let next = behind.next().or_else(|| self.untaken.first_key_value());
+            let Some(number) = next.map(|(number, _)| *number) else {
                 break;
             };
+            let Some(post) = self.untaken.remove(&number) else {
+                break;
+            };
+            self.retried = number;
             untaken.insert(number, post);
         }
-        let closed = self.untaken.values();
-        let closed = closed.map(|post| post.message.topic.clone()).collect();
+        // What waits is tried after these: without room for one, all would be off.
+        let most = if untaken.is_empty() { most } else { 0 };
+        let mut closed = Closed::default();
+        self.untaken.values().for_each(|post| closed.add(post));
         let again = untaken.keys().copied().collect();
         let mut posts: Vec<Post> = untaken.into_values().collect();
         posts.extend(self.waiting.drain(..most));
         let up_to = posts.last()?.number.max(self.stored.up_to);
         self.memory -= posts.iter().map(Post::memory).sum::<usize>();
         self.attempt.clear();
+        let tried = Tried { up_to, again };
+        self.alone = match &posts[..] {
+            [post] => Some((tried.clone(), post.clone())),
+            _ => None,
+        };
         Some(Trial {
             posts,
             closed,
-            tried: Tried { up_to, again },
+            tried,
         })
+    }
+
+    /// As [`Posts::set_aside`](super::Posts::set_aside).
+    pub(super) fn set_aside(&mut self) -> Option<(Tried, Post)> {
+        let alone = self.alone.take()?;
+        self.taking = None;
+        Some(alone)
     }
 
     /// As [`Posts::leave`](super::Posts::leave).
@@ -195,6 +241,7 @@ impl Incoming {
     /// As [`Posts::end_taking`](super::Posts::end_taking).
     pub(super) fn end_taking(&mut self, stored: bool) {
         let taking = self.taking.take();
+        self.alone = None;
         if stored {
             self.stored = taking.unwrap_or_default();
             self.most = POSTS_MAX.min(2 * self.most);

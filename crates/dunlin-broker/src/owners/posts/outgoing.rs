@@ -40,6 +40,9 @@ pub(super) struct Outgoing {
     /// How many of the list it was given since then.
     given: usize,
     given_bytes: usize,
+    /// Of these, those that wait there for room, and bytes of their messages: further ones
+    /// go past them.
+    parked: (usize, usize),
     /// Bytes of all messages of the list.
     pub(super) bytes: usize,
     /// Posts of publishes that have room in the list and are not there yet, and bytes of
@@ -83,6 +86,7 @@ impl Outgoing {
             list: VecDeque::new(),
             given: 0,
             given_bytes: 0,
+            parked: (0, 0),
             bytes: 0,
             reserved: (0, 0),
             crowd: VecDeque::new(),
@@ -235,6 +239,9 @@ impl Outgoing {
                 self.memory -= message.cost();
             }
             posts.push(entry.post(message));
+            if self.untaken.contains(&entry.number) {
+                self.parked = (self.parked.0 + 1, self.parked.1 + cost);
+            }
             bytes += cost;
             self.given += 1;
             self.given_bytes += cost;
@@ -311,6 +318,11 @@ impl Outgoing {
     pub(super) fn handle_untaken(&mut self, numbers: Vec<u64>, topics: Vec<Text>) {
         self.untaken = numbers.into_iter().collect();
         self.closed = topics.into_iter().collect();
+        let given = self.list.iter().take(self.given);
+        let parked = given.filter(|entry| self.untaken.contains(&entry.number));
+        self.parked = parked.fold((0, 0), |(count, bytes), entry| {
+            (count + 1, bytes + entry.cost)
+        });
     }
 
     /// Whether it has said that of this topic.
@@ -328,11 +340,13 @@ impl Outgoing {
         self.taken = if again { up_to } else { self.taken.max(up_to) };
         self.last = self.last.max(up_to);
         let (mut seqs, mut untaken) = (Vec::new(), Vec::new());
+        let (mut at, given) = (0, self.given);
         let is_taken = |entry: &Entry| entry.stored && entry.number <= up_to;
         while self.list.front().is_some_and(is_taken) {
             let Some(first) = self.list.pop_front() else {
                 break;
             };
+            at += 1;
             if self.untaken.contains(&first.number) {
                 untaken.push(first);
                 continue;
@@ -340,7 +354,7 @@ impl Outgoing {
             seqs.push(first.seq);
             self.bytes -= first.cost;
             self.memory -= first.memory();
-            if self.given > 0 {
+            if at <= given {
                 self.given -= 1;
                 self.given_bytes -= first.cost;
             }
@@ -414,12 +428,14 @@ impl Outgoing {
     }
 
     const fn may_give(&self) -> bool {
-        self.is_there && self.given < GIVEN_MAX && self.given_bytes < GIVEN_BYTES_MAX
+        let given = self.given.saturating_sub(self.parked.0);
+        let bytes = self.given_bytes.saturating_sub(self.parked.1);
+        self.is_there && given < GIVEN_MAX && bytes < GIVEN_BYTES_MAX
     }
 
     /// What the home was given may be lost.
     const fn give_again(&mut self) {
-        (self.given, self.given_bytes) = (0, 0);
+        (self.given, self.given_bytes, self.parked) = (0, 0, (0, 0));
     }
 
     /// Messages that are stored and cannot be given now are loaded when they can.

@@ -1,6 +1,6 @@
 //! What one home posts to another, each owner by itself.
 
-use super::outgoing::{CROWD_BYTES_MAX, CROWD_MAX, Entry};
+use super::outgoing::{CROWD_BYTES_MAX, CROWD_MAX, Entry, GIVEN_MAX};
 use super::purpose::VERSION;
 use super::*;
 use bytes::Bytes;
@@ -477,7 +477,7 @@ fn what_there_is_no_room_for_waits_and_others_go_past() {
     assert_eq!(take(&mut posts, false, &[]), None);
     posts.accept(A, 3, alloc::vec![post(4)]);
     let trial = posts.begin_taking(A, false).expect("one");
-    assert!(trial.closed.contains(&b"t"[..]));
+    assert!(trial.closed.is_before(&post(4)));
     let op = posts.leave((B, A), trial.tried, trial.posts);
     let Some(StoreOp::PutMeta { value, .. }) = op else {
         panic!("{op:?}");
@@ -520,6 +520,47 @@ fn what_there_is_no_room_for_waits_and_others_go_past() {
     assert_eq!(posts.taken(A), UNTAKEN_MAX as u64);
 }
 
+/// Another home with the store may have no room for the member of a group: that is heard
+/// when the post is tried.
+#[test]
+fn one_that_is_refused_alone_waits_and_others_go_past() {
+    let mut posts = Posts::new(0);
+    posts.accept(A, 0, alloc::vec![post(1), post(2)]);
+    assert_eq!(take(&mut posts, false, &[]), Some(alloc::vec![1, 2]));
+    assert!(posts.set_aside(A).is_none(), "it may be either");
+    posts.end_taking(A, false);
+    posts.end_refusing(A);
+    let given = || alloc::vec![post(1), post(2), post(3), post(4)];
+    posts.accept(A, 0, given());
+    assert_eq!(take(&mut posts, false, &[]), Some(alloc::vec![1]));
+    let set_aside = |posts: &mut Posts| {
+        let (tried, post) = posts.set_aside(A).expect("it is alone");
+        posts.leave((B, A), tried, alloc::vec![post]).is_some()
+    };
+    assert!(set_aside(&mut posts));
+    posts.end_taking(A, true);
+    let untaken = Some((alloc::vec![1], alloc::vec![Text::from("t")]));
+    assert_eq!(posts.untaken(A, false), untaken);
+    assert_eq!((posts.taken(A), posts.memory()), (1, posts.count_memory()));
+    // Tried again it is alone, though others wait; without room nothing changes.
+    assert_eq!(take(&mut posts, true, &[]), Some(alloc::vec![1]));
+    assert!(!set_aside(&mut posts));
+    assert_eq!(take(&mut posts, false, &[2, 4]), Some(alloc::vec![3]));
+    posts.end_taking(A, true);
+    assert_eq!((posts.taken(A), posts.memory()), (4, posts.count_memory()));
+    // The store refuses them: they are tried one by one, each in its turn.
+    assert_eq!(take(&mut posts, true, &[]), Some(alloc::vec![1, 2, 4]));
+    posts.end_taking(A, false);
+    posts.end_refusing(A);
+    posts.accept(A, 0, given());
+    let Trial { closed, tried, .. } = posts.begin_taking(A, true).expect("one");
+    // Of the same topic one waits before it; those behind it are no matter.
+    assert!(closed.is_before(&post(2)) && !closed.is_before(&post(1)));
+    assert!(posts.leave((B, A), tried, alloc::vec![post(2)]).is_none());
+    let next = take(&mut posts, true, &[]);
+    assert_eq!(next, Some(alloc::vec![1, 4]), "others have their turn");
+}
+
 #[test]
 fn posts_that_are_not_taken_stay_and_are_given_again() {
     let mut posts = posts(0);
@@ -550,6 +591,62 @@ fn posts_that_are_not_taken_stay_and_are_given_again() {
     posts.handle_untaken(B, Vec::new(), Vec::new());
     posts.handle_taken(B, 4, false);
     assert_eq!((posts.len(), posts.memory()), (0, 0));
+}
+
+/// A home takes posts behind one for which it has no room, of which it was given that one
+/// only since it is to be given them again.
+#[test]
+fn what_stays_in_front_is_not_what_was_given() {
+    let mut posts = posts(0);
+    for spare in 1..=4 {
+        let (number, _) = publish(&mut posts, spare);
+        posts.settle(B, number, true);
+    }
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![1, 2, 3, 4])));
+    posts.handle_taken(B, 0, true);
+    let load = |posts: &mut Posts, wanted: u64| {
+        let Next::Load(seqs) = posts.next(B, true, (1, 0)) else {
+            panic!("it is in the store");
+        };
+        assert_eq!(seqs, [Seq(wanted)]);
+        posts.handle_loaded(&[(wanted, Some(message("t")))]);
+    };
+    load(&mut posts, 1);
+    assert_eq!(given(&mut posts, true), Some((0, alloc::vec![1])));
+    posts.handle_untaken(B, alloc::vec![1], Vec::new());
+    posts.handle_taken(B, 3, false);
+    load(&mut posts, 4);
+    assert_eq!(given(&mut posts, true), Some((1, alloc::vec![4])));
+}
+
+/// Those that wait for room at a home do not keep others from it, however many they are.
+#[test]
+fn what_waits_for_room_does_not_count_as_given() {
+    let mut posts = posts(0);
+    for spare in 1..=2 * GIVEN_MAX as u64 {
+        let (number, _) = publish(&mut posts, spare);
+        posts.settle(B, number, true);
+    }
+    let all = |posts: &mut Posts| {
+        let given = core::iter::from_fn(|| given(posts, false));
+        given.map(|(_, numbers)| numbers.len()).sum::<usize>()
+    };
+    assert_eq!(all(&mut posts), GIVEN_MAX);
+    posts.handle_untaken(B, alloc::vec![1, 3, 4], Vec::new());
+    assert_eq!(all(&mut posts), 3);
+    posts.handle_taken(B, 5, false);
+    assert_eq!(all(&mut posts), 2);
+    // There is room for one of them, which is taken.
+    posts.handle_untaken(B, alloc::vec![1, 4], Vec::new());
+    posts.handle_taken(B, 5, false);
+    assert_eq!(all(&mut posts), 0);
+    posts.handle_taken(B, 6, false);
+    assert_eq!(all(&mut posts), 1);
+    // It begins again, and says so again.
+    posts.lose(B);
+    posts.handle_untaken(B, alloc::vec![1, 4], Vec::new());
+    posts.handle_taken(B, 6, true);
+    assert_eq!(all(&mut posts), GIVEN_MAX + 2);
 }
 
 /// What is loaded counts from the moment at which it is asked for.

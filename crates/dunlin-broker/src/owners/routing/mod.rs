@@ -25,6 +25,7 @@ pub(crate) use hits::{
     FILTERED, Hit, Matches, Member, NO_LOCAL, RETAIN_AS_PUBLISHED, Scope, Wanted, Way,
 };
 use hits::{Finder, Mark, Room};
+pub(crate) use retained::Ended;
 use retained::Retained;
 use suspects::Suspects;
 

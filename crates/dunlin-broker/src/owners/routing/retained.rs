@@ -22,10 +22,35 @@ const STEPS_MAX: usize = 4096;
 /// Changes of one topic's retained message.
 #[derive(Debug, Default)]
 struct TopicChanges {
-    /// How many wait for the store.
-    waiting: usize,
-    /// Place of the last.
+    /// Those that wait for the store, in their order.
+    waiting: Vec<Change>,
+    /// Place of the one in force.
     last: u64,
+    /// Place of the last that did not wait: nothing before it comes back.
+    fixed: u64,
+}
+
+/// A change that waits for the store.
+#[derive(Debug)]
+struct Change {
+    order: u64,
+    /// What is retained if it is off.
+    previous: Option<Arc<Message>>,
+    /// The store may have an earlier one that it has refused.
+    is_unsure: bool,
+}
+
+/// What follows when a change was stored, or is off.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Nothing,
+    /// What is in force is written once more.
+    Again,
+    /// This is in force again, and written if the store may have another one.
+    Back {
+        previous: Option<Arc<Message>>,
+        writes: bool,
+    },
 }
 
 /// The index of retained messages.
@@ -35,6 +60,41 @@ pub(crate) struct Retained {
     /// Topics with a retained message on its way to the store.
     changes: HashMap<Text, TopicChanges>,
     last_change: u64,
+}
+
+impl TopicChanges {
+    fn end(&mut self, at: usize, stored: bool, is_unsure: bool) -> Ended {
+        let Change {
+            order,
+            previous,
+            is_unsure: before,
+        } = self.waiting.remove(at);
+        let is_unsure = is_unsure || before;
+        match (stored, order == self.last) {
+            (true, true) => Ended::Nothing,
+            (true, false) => Ended::Again,
+            (false, true) => {
+                // An earlier one that is in force again may be off as well.
+                let earlier = self.waiting.get(at.wrapping_sub(1));
+                let earlier = earlier.map_or(0, |it| it.order);
+                self.last = earlier.max(self.fixed);
+                Ended::Back {
+                    previous,
+                    writes: is_unsure,
+                }
+            }
+            (false, false) => {
+                // The next one does not bring it back.
+                if let Some(later) = self.waiting.get_mut(at)
+                    && !(order..later.order).contains(&self.fixed)
+                {
+                    later.previous = previous;
+                    later.is_unsure |= is_unsure;
+                }
+                Ended::Nothing
+            }
+        }
+    }
 }
 
 impl Retained {
@@ -78,25 +138,36 @@ impl Retained {
         self.last_change += 1;
         let order = self.last_change;
         if waits {
+            let previous = self.tree.get(topic).map(Arc::clone);
             let changes = self.changes.entry(topic.clone()).or_default();
-            changes.waiting += 1;
+            changes.waiting.push(Change {
+                order,
+                previous,
+                is_unsure: false,
+            });
             changes.last = order;
         } else if let Some(changes) = self.changes.get_mut(topic.as_bytes()) {
-            changes.last = order;
+            (changes.last, changes.fixed) = (order, order);
         }
         order
     }
 
-    /// A change was stored or refused; whether it is the last of its topic. `None` if it
-    /// was not begun.
-    pub(crate) fn end_change(&mut self, topic: &Text, order: u64) -> Option<bool> {
+    /// A change was stored, or is off: then the store may have it all the same if
+    /// `is_unsure`. `None` if it was not begun.
+    pub(crate) fn end_change(
+        &mut self,
+        topic: &Text,
+        order: u64,
+        stored: bool,
+        is_unsure: bool,
+    ) -> Option<Ended> {
         let changes = self.changes.get_mut(topic.as_bytes())?;
-        let is_last = order == changes.last;
-        changes.waiting -= 1;
-        if changes.waiting == 0 {
+        let at = changes.waiting.iter().position(|it| it.order == order)?;
+        let ended = changes.end(at, stored, is_unsure);
+        if changes.waiting.is_empty() {
             self.changes.remove(topic.as_bytes());
         }
-        Some(is_last)
+        Some(ended)
     }
 
     /// Topics whose retained message is on its way to the store.

@@ -1,8 +1,9 @@
 //! Who gets a message, and what other shards hear of subscriptions.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use dunlin_base::{ShardId, StreamId, Text};
+use dunlin_base::{Message, ShardId, StreamId, Text};
 use dunlin_store::SessionKey;
 
 use super::hits::NO_LOCAL;
@@ -161,13 +162,68 @@ fn exactly_once_is_for_durable_members_where_there_are_some() {
 fn only_the_last_change_of_a_retained_message_counts() {
     let mut routing = Routing::new(1);
     let topic = Text::from_static("t");
+    let retained = &mut routing.retained;
     let (first, second) = (
-        routing.retained.begin_change(&topic, true),
-        routing.retained.begin_change(&topic, true),
+        retained.begin_change(&topic, true),
+        retained.begin_change(&topic, true),
     );
-    assert_eq!(routing.retained.changing(), 1);
-    assert_eq!(routing.retained.end_change(&topic, first), Some(false));
-    assert_eq!(routing.retained.end_change(&topic, second), Some(true));
-    assert_eq!(routing.retained.end_change(&topic, second), None);
+    assert_eq!(retained.changing(), 1);
+    let mut end = |order| retained.end_change(&topic, order, true, false);
+    assert_eq!(end(first), Some(Ended::Again));
+    assert_eq!(end(second), Some(Ended::Nothing));
+    assert_eq!(end(second), None);
     assert_eq!(routing.retained.changing(), 0);
+}
+
+#[test]
+fn changes_of_a_retained_message_that_are_off_do_not_come_back() {
+    let topic = Text::from_static("t");
+    let message = |payload: &'static str| {
+        Arc::new(Message {
+            topic: topic.clone(),
+            payload: payload.into(),
+            ..Message::default()
+        })
+    };
+    let back = |payload, writes| {
+        let previous = Some(message(payload));
+        Some(Ended::Back { previous, writes })
+    };
+    // Which is off first, the earlier or the later one.
+    for is_first in [true, false] {
+        let mut routing = Routing::new(1);
+        let retained = &mut routing.retained;
+        retained.set(&message("kept"));
+        let [one, two] = ["one", "two"].map(|payload| {
+            let order = retained.begin_change(&topic, true);
+            retained.set(&message(payload));
+            order
+        });
+        if is_first {
+            let ended = retained.end_change(&topic, one, false, true);
+            assert_eq!(ended, Some(Ended::Nothing));
+            // The store was not asked for this one, and may have the other.
+            let ended = retained.end_change(&topic, two, false, false);
+            assert_eq!(ended, back("kept", true));
+        } else {
+            let ended = retained.end_change(&topic, two, false, false);
+            assert_eq!(ended, back("one", false));
+            retained.set(&message("one"));
+            let ended = retained.end_change(&topic, one, false, true);
+            assert_eq!(ended, back("kept", true));
+        }
+        assert_eq!(retained.changing(), 0);
+    }
+    // One that did not wait in between is what comes back.
+    let mut routing = Routing::new(1);
+    let retained = &mut routing.retained;
+    let one = retained.begin_change(&topic, true);
+    retained.begin_change(&topic, false);
+    retained.set(&message("fixed"));
+    let two = retained.begin_change(&topic, true);
+    retained.set(&message("two"));
+    let ended = retained.end_change(&topic, one, false, true);
+    assert_eq!(ended, Some(Ended::Nothing));
+    let ended = retained.end_change(&topic, two, false, true);
+    assert_eq!(ended, back("fixed", true));
 }

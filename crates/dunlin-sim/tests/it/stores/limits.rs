@@ -219,3 +219,46 @@ fn a_post_that_was_refused_and_is_stored_is_not_given() {
         assert_eq!(payloads(&peers[1]).collect::<Vec<_>>(), ["x"]);
     }
 }
+
+/// With the message goes that it came: after a restart it would be taken for a repetition.
+#[test]
+fn what_was_refused_and_is_stored_counts_as_new_after_a_restart() {
+    for version in [Version::V311, Version::V5] {
+        let mut world = two_stores(|_| {});
+        let mut peers = [
+            peer(("publisher", 0, 2), version, DURABLE, &[]),
+            at("subscriber", 0, DURABLE, &[("t", QoS::ExactlyOnce)]),
+        ];
+        peers[0].at = Some(0);
+        connect(&mut world, &mut peers);
+        peers[1].parked = true;
+        peers[1].cut(&mut world);
+        world.disk.fault = Fault::Unsure;
+        peers[0].publish(&mut world, "t", "x".into(), QoS::ExactlyOnce);
+        for _ in 0..100 {
+            run(&mut world, &mut peers, Duration::from_millis(1));
+            if world.disk.has_refused("x") {
+                break;
+            }
+        }
+        peers[0].parked = true;
+        run(&mut world, &mut peers, Duration::from_millis(200));
+        peers[0].cut(&mut world);
+        crash_store(&mut world, 0);
+        let recovered = world.disk.recover();
+        assert!(recovered.sessions.iter().all(|it| it.inbound.is_empty()));
+        assert_eq!(world.disk.stored_messages(), 0);
+        world.disk.fault = Fault::None;
+        run(&mut world, &mut peers, Duration::from_millis(100));
+        start_store(&mut world, 0);
+        peers.iter_mut().for_each(|peer| peer.parked = false);
+        run(&mut world, &mut peers, Duration::from_secs(1));
+        connect(&mut world, &mut peers);
+        if peers[0].refused.len() == 1 {
+            peers[0].publish(&mut world, "t", "x".into(), QoS::ExactlyOnce);
+        }
+        run(&mut world, &mut peers, Duration::from_secs(5));
+        assert_eq!(peers[0].acknowledged.len(), 1, "{version:?}");
+        assert_eq!(payloads(&peers[1]).collect::<Vec<_>>(), ["x"]);
+    }
+}
