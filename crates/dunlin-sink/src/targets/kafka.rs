@@ -106,19 +106,27 @@ struct Progress {
     stored: HashSet<usize>,
     /// Counts batches, to spread records without a key.
     batches: usize,
+    /// Records were sent, and it is not known of all whether they are stored.
+    is_unsure: bool,
 }
 
 impl Progress {
+    /// Where rows begin in those that were given first, if they are some of them.
+    fn find(&self, rows: &bytes::Bytes) -> Option<usize> {
+        let whole = self.whole.as_ptr() as usize;
+        let at = (rows.as_ptr() as usize).checked_sub(whole)?;
+        (at + rows.len() <= self.whole.len()).then_some(at)
+    }
+
     /// Where rows begin in those that were given first; 0 if they are others.
     fn begin(&mut self, rows: &bytes::Bytes) -> usize {
-        let whole = self.whole.as_ptr() as usize;
-        let at = (rows.as_ptr() as usize).checked_sub(whole);
-        match at {
-            Some(at) if at + rows.len() <= self.whole.len() => at,
-            _ => {
+        match self.find(rows) {
+            Some(at) => at,
+            None => {
                 self.whole = rows.clone();
                 self.stored.clear();
                 self.batches = self.batches.wrapping_add(1);
+                self.is_unsure = false;
                 0
             }
         }
@@ -235,6 +243,10 @@ impl Kafka {
 
     /// Stores what is not stored yet of some rows.
     async fn produce(&mut self, rows: &bytes::Bytes) -> Result<(), KafkaError> {
+        // Others would be taken for those that may be stored, under the same numbers.
+        if self.progress.is_unsure && self.progress.find(rows).is_none() {
+            self.producer = None;
+        }
         let is_old = |cluster: &Cluster| cluster.asked.elapsed() > LEADERS_AGE_MAX;
         if self.producer.is_none() || self.cluster.as_ref().is_none_or(is_old) {
             self.open().await?;
@@ -242,6 +254,7 @@ impl Kafka {
         let begin = self.progress.begin(rows);
         let mut waiting = self.waiting(rows, begin);
         while !waiting.is_empty() {
+            self.progress.is_unsure = true;
             let sent = self.send(&mut waiting).await?;
             self.receive(sent, begin).await?;
         }
@@ -390,6 +403,7 @@ impl Kafka {
                 cluster.connections.insert(sent.leader, sent.connection);
             }
         }
+        self.progress.is_unsure = later.is_some();
         later.or(refused).map_or(Ok(()), Err)
     }
 

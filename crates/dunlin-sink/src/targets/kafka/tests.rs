@@ -17,6 +17,8 @@ const PARTITIONS: usize = 4;
 enum Act {
     /// Keeps the records, and ends the connection instead of an answer.
     KeepAndEnd,
+    /// Keeps the records, and does not answer.
+    KeepAndWait,
     /// Ends the connection.
     End,
     /// Keeps none for this partition, and says so.
@@ -192,6 +194,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) {
                 let produced = produced(&mut state, &mut reader);
                 match act {
                     Some(Act::KeepAndEnd) => return,
+                    Some(Act::KeepAndWait) => continue,
                     Some(Act::Length(length)) => {
                         stream.write_all(&length.to_be_bytes()).expect("it");
                         continue;
@@ -374,6 +377,37 @@ fn what_is_tried_again_is_not_there_twice() {
         all_there(&servers, &payloads);
         assert_eq!(servers.state.lock().expect("it").producers, 1, "{script:?}");
     }
+}
+
+#[test]
+fn rows_after_an_attempt_that_was_given_up_are_stored() {
+    let servers = Servers::start(&[Act::KeepAndWait]);
+    let mut kafka = servers.kafka("key = 'payload.none'");
+    let mut want = Vec::new();
+    // Until the partition of the first ones has its turn again.
+    for batch in 0..=PARTITIONS {
+        let payloads: Vec<_> = (0..3).map(|n| format!("\"k {batch}.{n}\"")).collect();
+        let whole = rows(&kafka, &payloads);
+        match batch {
+            0 => run(async {
+                let kept = async {
+                    while servers.state.lock().expect("it").values().is_empty() {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                tokio::select! {
+                    _ = store(&mut kafka, &whole) => panic!("an answer"),
+                    () = kept => {}
+                }
+            }),
+            _ => assert!(run(store(&mut kafka, &whole)).is_empty()),
+        }
+        want.extend(payloads);
+    }
+    servers.check();
+    let state = servers.state.lock().expect("it");
+    assert_eq!(state.values(), want);
+    assert_eq!(state.producers, 2);
 }
 
 #[test]
