@@ -77,6 +77,8 @@ struct Producer {
     id: i64,
     epoch: i16,
     sequences: HashMap<i32, i32>,
+    /// How many there were when it began: with others a key has another partition.
+    partitions: usize,
 }
 
 impl Producer {
@@ -212,9 +214,12 @@ impl Kafka {
                 .ask(Api::Metadata, |out| wire::put_metadata(&self.topic, out))
                 .await?;
             let metadata = wire::metadata(&answer)?;
+            // Of other partitions a batch that is tried again has other records under the
+            // same numbers.
+            let partitions = metadata.leaders.len();
             let producer = match &self.producer {
-                Some(_) => None,
-                None => {
+                Some(producer) if producer.partitions == partitions => None,
+                _ => {
                     let answer = connection
                         .ask(Api::InitProducerId, wire::put_init_producer_id)
                         .await?;
@@ -230,6 +235,7 @@ impl Kafka {
                 id,
                 epoch,
                 sequences: HashMap::new(),
+                partitions: metadata.leaders.len(),
             });
         }
         self.turn = self.turn.wrapping_sub(1);

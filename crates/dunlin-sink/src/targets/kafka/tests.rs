@@ -222,8 +222,8 @@ fn metadata(state: &State) -> Vec<u8> {
     out.extend([0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0]);
     wire::put_string("t", &mut out);
     out.push(0);
-    out.extend((PARTITIONS as i32).to_be_bytes());
-    for partition in 0..PARTITIONS as i32 {
+    out.extend((state.log.len() as i32).to_be_bytes());
+    for partition in 0..state.log.len() as i32 {
         out.extend([0, 0]);
         out.extend(partition.to_be_bytes());
         out.extend((1 + partition % 2).to_be_bytes());
@@ -411,6 +411,37 @@ fn rows_after_an_attempt_that_was_given_up_are_stored() {
 }
 
 #[test]
+fn records_of_other_partitions_are_not_taken_for_a_repetition() {
+    let after = PARTITIONS + 1;
+    let home = |n: usize, partitions| partition(format!("\"k{n}").as_bytes(), partitions);
+    // One that leaves a partition of the first server, and one that comes to it.
+    let leaves = (0..).find(|n| home(*n, PARTITIONS) == 0 && home(*n, after) != 0);
+    let comes = (0..).find(|n| home(*n, PARTITIONS) == 2 && home(*n, after) == 0);
+    let payload = |n: Option<usize>| format!("\"k{} 0\"", n.expect("a key"));
+    let payloads = [payload(leaves), payload(comes)];
+    let servers = Servers::start(&[Act::KeepAndEnd, Act::Code(2, 6)]);
+    let mut kafka = servers.kafka("");
+    let whole = rows(&kafka, &payloads);
+    let part = Rows {
+        bytes: whole.clone(),
+        count: 2,
+    };
+    run(async {
+        let failed = Target::store(&mut kafka, part).await;
+        assert!(matches!(failed, Err(Failure::Later(_))), "{failed:?}");
+        servers.state.lock().expect("it").log.push(Vec::new());
+        Target::open(&mut kafka).await.expect("open");
+        assert!(store(&mut kafka, &whole).await.is_empty());
+    });
+    servers.check();
+    let state = servers.state.lock().expect("it");
+    for payload in &payloads {
+        assert!(state.values().contains(&payload.as_str()), "{payload}");
+    }
+    assert_eq!(state.producers, 2);
+}
+
+#[test]
 fn a_refused_record_does_not_double_the_others() {
     // The refused one is the only one of its partition that is sent when it is alone.
     let servers = Servers::start(&[]);
@@ -466,6 +497,7 @@ fn numbers_of_records_begin_again_after_the_largest() {
         id: 1,
         epoch: 0,
         sequences: HashMap::from([(0, i32::MAX - 1)]),
+        partitions: 1,
     };
     producer.stored(0, 3);
     assert_eq!(producer.sender(0).sequence, 1);
