@@ -402,8 +402,8 @@ impl Kafka {
                     }
                 }
             }
-            if !sent.batches.is_empty() && later.is_none() && refused.is_none() {
-                later = Some(KafkaError::Malformed);
+            if !sent.batches.is_empty() {
+                later.get_or_insert(KafkaError::Malformed);
             }
             if let Some(cluster) = &mut self.cluster {
                 cluster.connections.insert(sent.leader, sent.connection);

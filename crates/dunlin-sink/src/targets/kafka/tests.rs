@@ -23,6 +23,8 @@ enum Act {
     End,
     /// Keeps none for this partition, and says so.
     Code(i32, i16),
+    /// Says nothing of this partition.
+    Omit(i32),
     /// Answers so many bytes that are no answer.
     Length(i32),
 }
@@ -191,7 +193,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) {
                 if act == Some(Act::End) {
                     return;
                 }
-                let produced = produced(&mut state, &mut reader);
+                let produced = produced(&mut state, &mut reader, act);
                 match act {
                     Some(Act::KeepAndEnd) => return,
                     Some(Act::KeepAndWait) => continue,
@@ -233,7 +235,7 @@ fn metadata(state: &State) -> Vec<u8> {
 }
 
 /// Takes the batches of a request; gives what follows the head of the answer.
-fn produced(state: &mut State, reader: &mut Reader<'_>) -> Vec<u8> {
+fn produced(state: &mut State, reader: &mut Reader<'_>, act: Option<Act>) -> Vec<u8> {
     let it = "as the protocol says";
     assert_eq!(reader.int16().expect(it), -1, "a transaction");
     assert_eq!(reader.int16().expect(it), -1, "acks");
@@ -241,9 +243,13 @@ fn produced(state: &mut State, reader: &mut Reader<'_>) -> Vec<u8> {
     assert_eq!(reader.int32().expect(it), 1, "topics");
     assert_eq!(reader.string().expect(it), Some("t"));
     let count = reader.int32().expect(it);
+    let omitted = match act {
+        Some(Act::Omit(partition)) => Some(partition),
+        _ => None,
+    };
     let mut out = vec![0, 0, 0, 1];
     wire::put_string("t", &mut out);
-    out.extend(count.to_be_bytes());
+    out.extend((count - i32::from(omitted.is_some())).to_be_bytes());
     for _ in 0..count {
         let partition = reader.int32().expect(it);
         let batch = reader.bytes().expect(it).expect("a batch");
@@ -252,6 +258,9 @@ fn produced(state: &mut State, reader: &mut Reader<'_>) -> Vec<u8> {
             Some(Act::Code(_, code)) => code,
             _ => state.keep(partition, batch),
         };
+        if omitted == Some(partition) {
+            continue;
+        }
         out.extend(partition.to_be_bytes());
         out.extend(code.to_be_bytes());
         out.extend([0; 24]);
@@ -462,6 +471,22 @@ fn a_refused_record_does_not_double_the_others() {
         .collect();
     assert!(others.len() >= 12, "{} left", others.len());
     all_there(&servers, &others);
+}
+
+#[test]
+fn a_refusal_does_not_hide_that_an_answer_has_no_word_of_a_partition() {
+    // Both have the first server.
+    let servers = Servers::start(&[Act::Omit(2), Act::Code(0, 10)]);
+    let mut kafka = servers.kafka("");
+    let payloads = payloads(20, 3);
+    let part = Rows {
+        bytes: rows(&kafka, &payloads),
+        count: payloads.len(),
+    };
+    let failed = run(Target::store(&mut kafka, part.clone()));
+    assert!(matches!(failed, Err(Failure::Later(_))), "{failed:?}");
+    assert!(run(store(&mut kafka, &part.bytes)).is_empty());
+    all_there(&servers, &payloads);
 }
 
 #[test]
