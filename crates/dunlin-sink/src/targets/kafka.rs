@@ -25,7 +25,7 @@ use crate::shape::Shape;
 use crate::target::{Encode, Failure, Rows, Step, Target};
 use connection::{Connection, Dial, Login};
 use error::KafkaError;
-use records::{Record, Records, Sender, batch, partition, records};
+use records::{BATCH_HEAD_BYTES, Record, Records, Sender, batch, partition, records};
 use wire::{Api, Metadata};
 
 /// Time for a connection.
@@ -302,16 +302,18 @@ impl Kafka {
             let cluster = self.cluster.as_ref();
             let leader = cluster.and_then(|it| it.metadata.leaders.get(at).copied().flatten());
             let leader = leader.ok_or(KafkaError::NoLeader(at))?;
-            let mut chosen = Vec::new();
-            let mut size = 0;
+            let mut chosen: Vec<Record<'a>> = Vec::new();
+            let mut size = BATCH_HEAD_BYTES;
             while let Some(record) = records.front() {
-                size += record.bytes;
-                if !chosen.is_empty() && size > self.batch_bytes {
+                let first = chosen.first().unwrap_or(record);
+                let more = record.bytes_after(first, chosen.len());
+                if !chosen.is_empty() && size + more > self.batch_bytes {
                     break;
                 }
-                bytes += record.bytes;
+                size += more;
                 chosen.extend(records.pop_front());
             }
+            bytes += size;
             requests.entry(leader).or_default().insert(*number, chosen);
         }
         waiting.retain(|_, records| !records.is_empty());
