@@ -10,7 +10,8 @@ pub(super) enum Api {
     Produce = 0,
     Metadata = 3,
     SaslHandshake = 17,
-    ApiVersions = 18,
+    /// `ApiVersions`.
+    Versions = 18,
     InitProducerId = 22,
     SaslAuthenticate = 36,
 }
@@ -21,7 +22,7 @@ impl Api {
             Self::Produce => "Produce",
             Self::Metadata => "Metadata",
             Self::SaslHandshake => "SaslHandshake",
-            Self::ApiVersions => "ApiVersions",
+            Self::Versions => "ApiVersions",
             Self::InitProducerId => "InitProducerId",
             Self::SaslAuthenticate => "SaslAuthenticate",
         }
@@ -34,7 +35,7 @@ impl Api {
             Self::Produce => (3, 8),
             Self::Metadata => (4, 4),
             Self::SaslHandshake => (1, 1),
-            Self::ApiVersions | Self::InitProducerId | Self::SaslAuthenticate => (0, 0),
+            Self::Versions | Self::InitProducerId | Self::SaslAuthenticate => (0, 0),
         }
     }
 
