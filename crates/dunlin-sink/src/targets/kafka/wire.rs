@@ -248,8 +248,8 @@ pub(super) fn put_sasl_handshake(mechanism: &str, out: &mut Vec<u8>) {
 }
 
 pub(super) fn sasl_handshake(answer: &[u8]) -> Result<(), KafkaError> {
-    /// Most mechanisms that are told.
-    const TOLD_MAX: usize = 16;
+    /// Most mechanisms that an error names.
+    const NAMED_MAX: usize = 16;
     /// Most letters of one: RFC 4422 allows so many.
     const NAME_CHARS_MAX: usize = 20;
     let mut reader = Reader::new(answer);
@@ -258,7 +258,7 @@ pub(super) fn sasl_handshake(answer: &[u8]) -> Result<(), KafkaError> {
         return Ok(());
     }
     let mut why = String::from("it offers");
-    for index in 0..reader.count()?.min(TOLD_MAX) {
+    for index in 0..reader.count()?.min(NAMED_MAX) {
         let name = reader.string()?.unwrap_or_default();
         why.push_str(if index == 0 { " " } else { ", " });
         why.extend(name.chars().take(NAME_CHARS_MAX));
