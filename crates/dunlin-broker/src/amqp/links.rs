@@ -37,9 +37,12 @@ pub(crate) fn handle_attach(
     body: Body,
     steals: Option<LinkId>,
 ) {
-    if let (Some(old), Some(conn)) = (steals, own.conns.amqp_mut(c)) {
-        let error = Error::new(condition::STOLEN, "attached again");
-        let _ = conn.engine.detach(old, true, Some(&error));
+    if let Some(conn) = own.conns.amqp_mut(c) {
+        conn.steals = steals.is_some();
+        if let Some(old) = steals {
+            let error = Error::new(condition::STOLEN, "attached again");
+            let _ = conn.engine.detach(old, true, Some(&error));
+        }
     }
     let Some(attach) = body.attach() else {
         return own.outbox.note_missing();

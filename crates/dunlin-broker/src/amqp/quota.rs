@@ -58,7 +58,8 @@ pub(super) fn message_bytes_max(own: &Owners, c: ConnIdx) -> u32 {
     pace.map_or(max, |pace| pace.packet_bytes_max.min(max))
 }
 
-/// Whether the user of a client may have one link more, beside sessions and queues.
+/// Whether the user of a client may have one link more, beside sessions and queues. One
+/// that is stolen is there until the client knows, and not counted.
 pub(super) fn has_room_for_link(own: &Owners, c: ConnIdx) -> bool {
     let Some(conn) = own.conns.amqp(c) else {
         return true;
@@ -66,7 +67,9 @@ pub(super) fn has_room_for_link(own: &Owners, c: ConnIdx) -> bool {
     let quota = own.config.quotas.of(&subject(own, conn));
     let max = quota.map_or(0, |quota| quota.sessions_max);
     let user = conn.identity.user.as_ref();
-    user.is_none_or(|user| own.budget.holders.has_room(user, max))
+    let ending = usize::from(conn.steals);
+    let holders = &own.budget.holders;
+    user.is_none_or(|user| holders.has_room_beside(user, max, ending))
 }
 
 /// A link is gone, for this reason: counted if a message was too large for it.

@@ -66,6 +66,8 @@ pub(crate) struct AmqpConn {
     /// The stream that it is, if its transport carries several connections.
     pub(crate) carried: Option<Carried>,
     pub(crate) links: BTreeMap<LinkId, SessionIdx>,
+    /// The link that the client asks for now takes the place of another.
+    pub(crate) steals: bool,
     pub(crate) waiting: Waiting,
     pub(crate) lingering: Vec<Lingering>,
     /// The coordinator's link of each transaction.
@@ -116,6 +118,7 @@ impl AmqpConn {
             tokens: None,
             carried,
             links: BTreeMap::new(),
+            steals: false,
             waiting: Waiting::default(),
             lingering: Vec::new(),
             transactions: BTreeMap::new(),

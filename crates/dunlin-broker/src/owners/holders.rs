@@ -179,6 +179,11 @@ impl Holders {
 
     /// Whether a user may have one session more; 0: as many as all users.
     pub(crate) fn has_room(&self, user: &Text, sessions_max: usize) -> bool {
+        self.has_room_beside(user, sessions_max, 0)
+    }
+
+    /// The same, where so many of its sessions are about to end.
+    pub(crate) fn has_room_beside(&self, user: &Text, sessions_max: usize, ending: usize) -> bool {
         let max = match sessions_max {
             0 => self.sessions_max,
             max => max,
@@ -187,7 +192,7 @@ impl Holders {
             0 => None,
             _ => self.all.get(&Holder::User(user.clone())),
         };
-        entry.is_none_or(|entry| entry.sum(|holding| holding.sessions) < max)
+        entry.is_none_or(|entry| entry.sum(|holding| holding.sessions) < max.saturating_add(ending))
     }
 
     /// Which of two has all the bytes that it may have.

@@ -207,6 +207,34 @@ fn a_user_has_so_many_links() {
 }
 
 #[test]
+fn a_user_with_all_its_links_may_attach_one_again() {
+    let (mut world, mut client) = ann(2);
+    let again = Attach {
+        name: "again",
+        ..receiver("a")
+    };
+    client.attach(&mut world, &again);
+    client.sender(&mut world, Some("b"));
+    assert_eq!(client.refusal(), None);
+    for _ in 0..3 {
+        let session = client.engine.begin(&Begin::default()).expect("begin");
+        client.session = Some(session);
+        client.exchange(&mut world);
+        client.attach(&mut world, &again);
+        assert_eq!(client.refusal().as_deref(), Some("amqp:link:stolen"));
+        assert_eq!(client.refusal(), None);
+        assert_eq!(world.shards[0].census().sessions, 2);
+    }
+    let other = Attach {
+        name: "other",
+        ..again
+    };
+    client.attach(&mut world, &other);
+    assert_eq!(client.refusal().as_deref(), FULL);
+    world.check();
+}
+
+#[test]
 fn queues_of_a_user_count_beside_its_links() {
     let (mut world, mut client) = ann(3);
     let queue = |client: &mut Client, world: &mut World, name, address| {

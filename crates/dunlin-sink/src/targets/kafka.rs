@@ -25,7 +25,7 @@ use crate::shape::Shape;
 use crate::target::{Encode, Failure, Rows, Step, Target};
 use connection::{Connection, Dial, Login};
 use error::KafkaError;
-use records::{Record, Records, Sender, batch, partition, records};
+use records::{BATCH_HEAD_BYTES, Record, Records, Sender, batch, partition, records};
 use wire::{Api, Metadata};
 
 /// Time for a connection.
@@ -77,6 +77,8 @@ struct Producer {
     id: i64,
     epoch: i16,
     sequences: HashMap<i32, i32>,
+    /// How many there were when it began: with others a key has another partition.
+    partitions: usize,
 }
 
 impl Producer {
@@ -106,19 +108,27 @@ struct Progress {
     stored: HashSet<usize>,
     /// Counts batches, to spread records without a key.
     batches: usize,
+    /// Records were sent, and it is not known of all whether they are stored.
+    is_unsure: bool,
 }
 
 impl Progress {
+    /// Where rows begin in those that were given first, if they are some of them.
+    fn find(&self, rows: &bytes::Bytes) -> Option<usize> {
+        let whole = self.whole.as_ptr() as usize;
+        let at = (rows.as_ptr() as usize).checked_sub(whole)?;
+        (at + rows.len() <= self.whole.len()).then_some(at)
+    }
+
     /// Where rows begin in those that were given first; 0 if they are others.
     fn begin(&mut self, rows: &bytes::Bytes) -> usize {
-        let whole = self.whole.as_ptr() as usize;
-        let at = (rows.as_ptr() as usize).checked_sub(whole);
-        match at {
-            Some(at) if at + rows.len() <= self.whole.len() => at,
-            _ => {
+        match self.find(rows) {
+            Some(at) => at,
+            None => {
                 self.whole = rows.clone();
                 self.stored.clear();
                 self.batches = self.batches.wrapping_add(1);
+                self.is_unsure = false;
                 0
             }
         }
@@ -204,9 +214,12 @@ impl Kafka {
                 .ask(Api::Metadata, |out| wire::put_metadata(&self.topic, out))
                 .await?;
             let metadata = wire::metadata(&answer)?;
+            // Of other partitions a batch that is tried again has other records under the
+            // same numbers.
+            let partitions = metadata.leaders.len();
             let producer = match &self.producer {
-                Some(_) => None,
-                None => {
+                Some(producer) if producer.partitions == partitions => None,
+                _ => {
                     let answer = connection
                         .ask(Api::InitProducerId, wire::put_init_producer_id)
                         .await?;
@@ -222,6 +235,7 @@ impl Kafka {
                 id,
                 epoch,
                 sequences: HashMap::new(),
+                partitions: metadata.leaders.len(),
             });
         }
         self.turn = self.turn.wrapping_sub(1);
@@ -235,6 +249,10 @@ impl Kafka {
 
     /// Stores what is not stored yet of some rows.
     async fn produce(&mut self, rows: &bytes::Bytes) -> Result<(), KafkaError> {
+        // Others would be taken for those that may be stored, under the same numbers.
+        if self.progress.is_unsure && self.progress.find(rows).is_none() {
+            self.producer = None;
+        }
         let is_old = |cluster: &Cluster| cluster.asked.elapsed() > LEADERS_AGE_MAX;
         if self.producer.is_none() || self.cluster.as_ref().is_none_or(is_old) {
             self.open().await?;
@@ -242,6 +260,7 @@ impl Kafka {
         let begin = self.progress.begin(rows);
         let mut waiting = self.waiting(rows, begin);
         while !waiting.is_empty() {
+            self.progress.is_unsure = true;
             let sent = self.send(&mut waiting).await?;
             self.receive(sent, begin).await?;
         }
@@ -283,16 +302,18 @@ impl Kafka {
             let cluster = self.cluster.as_ref();
             let leader = cluster.and_then(|it| it.metadata.leaders.get(at).copied().flatten());
             let leader = leader.ok_or(KafkaError::NoLeader(at))?;
-            let mut chosen = Vec::new();
-            let mut size = 0;
+            let mut chosen: Vec<Record<'a>> = Vec::new();
+            let mut size = BATCH_HEAD_BYTES;
             while let Some(record) = records.front() {
-                size += record.bytes;
-                if !chosen.is_empty() && size > self.batch_bytes {
+                let first = chosen.first().unwrap_or(record);
+                let more = record.bytes_after(first, chosen.len());
+                if !chosen.is_empty() && size + more > self.batch_bytes {
                     break;
                 }
-                bytes += record.bytes;
+                size += more;
                 chosen.extend(records.pop_front());
             }
+            bytes += size;
             requests.entry(leader).or_default().insert(*number, chosen);
         }
         waiting.retain(|_, records| !records.is_empty());
@@ -383,13 +404,14 @@ impl Kafka {
                     }
                 }
             }
-            if !sent.batches.is_empty() && later.is_none() && refused.is_none() {
-                later = Some(KafkaError::Malformed);
+            if !sent.batches.is_empty() {
+                later.get_or_insert(KafkaError::Malformed);
             }
             if let Some(cluster) = &mut self.cluster {
                 cluster.connections.insert(sent.leader, sent.connection);
             }
         }
+        self.progress.is_unsure = later.is_some();
         later.or(refused).map_or(Ok(()), Err)
     }
 

@@ -52,9 +52,9 @@ impl Connection {
             stream: BufReader::new(stream),
             client_id: dial.client_id.clone(),
             correlation: 0,
-            versions: vec![(Api::ApiVersions as i16, 0, 0)],
+            versions: vec![(Api::Versions as i16, 0, 0)],
         };
-        let answer = connection.ask(Api::ApiVersions, |_| {}).await?;
+        let answer = connection.ask(Api::Versions, |_| {}).await?;
         connection.versions = wire::api_versions(&answer)?;
         if let Some(login) = &dial.login {
             connection.log_in(login).await?;
@@ -67,7 +67,7 @@ impl Connection {
         let mut all = self.versions.iter();
         let found = all.find(|(number, ..)| *number == api as i16);
         let version = found.and_then(|(_, least, most)| api.common(*least, *most));
-        version.ok_or(KafkaError::Version(api.name()))
+        version.ok_or_else(|| KafkaError::Version(api.name()))
     }
 
     /// Sends a request, the rest of which `body` appends.

@@ -32,7 +32,6 @@ impl Encode for Records {
             let key = self.key(scope)?;
             let record = Record {
                 at: 0,
-                bytes: 0,
                 millis: input.time.div_euclid(1_000),
                 key: key.as_deref().map(str::as_bytes),
                 topic: header.map(str::as_bytes),
@@ -72,15 +71,35 @@ impl Records {
 pub(super) struct Record<'a> {
     /// Where it stands in the rows.
     pub(super) at: usize,
-    /// How long it is there.
-    pub(super) bytes: usize,
     millis: i64,
     pub(super) key: Option<&'a [u8]>,
     topic: Option<&'a [u8]>,
     pub(super) value: &'a [u8],
 }
 
+/// Bytes of a batch in front of its records.
+pub(super) const BATCH_HEAD_BYTES: usize = 61;
+
 impl Record<'_> {
+    /// How long it is in a batch that begins with this one, after so many others.
+    pub(super) fn bytes_after(&self, first: &Record<'_>, others: usize) -> usize {
+        let part = |part: Option<&[u8]>| {
+            let bytes = part.map_or(-1, |part| length(part.len()).into());
+            varint_bytes(bytes) + part.map_or(0, <[u8]>::len)
+        };
+        let header = self.topic.map_or(0, |topic| {
+            part(Some(TOPIC_HEADER.as_bytes())) + part(Some(topic))
+        });
+        // Two bytes: what it is, and how many headers it has.
+        let bytes = 2
+            + varint_bytes(self.millis.wrapping_sub(first.millis))
+            + varint_bytes(length(others).into())
+            + part(self.key)
+            + part(Some(self.value))
+            + header;
+        varint_bytes(length(bytes).into()) + bytes
+    }
+
     /// Appends it as a row: time, three lengths, then the parts.
     fn write(&self, out: &mut Vec<u8>) -> Option<()> {
         let parts = [self.key, self.topic, Some(self.value)];
@@ -124,12 +143,10 @@ pub(super) fn records(all: &[u8]) -> impl Iterator<Item = Record<'_>> {
                 after = next;
             }
         }
-        let bytes = rest.len() - after.len();
         rest = after;
         let [key, topic, value] = parts;
         Some(Record {
             at,
-            bytes,
             millis: i64::from_be_bytes(*millis),
             key,
             topic,
@@ -233,9 +250,20 @@ fn put_part(part: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
+/// How long such a number is.
+const fn varint_bytes(number: i64) -> usize {
+    let bits = u64::BITS - (zigzag(number) | 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+/// Numbers with a sign, so that those near 0 are small without one.
+const fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
 /// A number with a sign in as few groups of 7 bits as it needs.
 fn put_varint(number: i64, out: &mut Vec<u8>) {
-    let mut rest = ((number << 1) ^ (number >> 63)) as u64;
+    let mut rest = zigzag(number);
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
@@ -286,6 +314,7 @@ mod tests {
             let mut out = Vec::new();
             put_varint(number, &mut out);
             assert_eq!(out, want, "{number}");
+            assert_eq!(varint_bytes(number), want.len(), "{number}");
         }
     }
 
@@ -293,7 +322,6 @@ mod tests {
     fn records_that_are_cut_end() {
         let record = Record {
             at: 0,
-            bytes: 0,
             millis: 1,
             key: None,
             topic: Some(b"a/b"),
@@ -307,10 +335,9 @@ mod tests {
         assert_eq!(
             found,
             [
-                Record { bytes, ..record },
+                record,
                 Record {
                     at: bytes,
-                    bytes,
                     ..record
                 }
             ]
@@ -322,7 +349,6 @@ mod tests {
     fn a_batch_says_who_sent_it_and_has_a_checksum() {
         let record = Record {
             at: 0,
-            bytes: 0,
             millis: 1_000,
             key: Some(b"k"),
             topic: None,
@@ -347,5 +373,36 @@ mod tests {
             &[16, 0, 6, 2, 2, b'k', 2, b'v', 0],
         ];
         assert_eq!(body, want.concat());
+    }
+
+    #[test]
+    fn it_is_known_how_long_a_batch_gets() {
+        let long = [b'x'; 9_000];
+        let parts = [
+            None,
+            Some(&b""[..]),
+            Some(b"k"),
+            Some(&long[..64]),
+            Some(&long),
+        ];
+        let mut all = Vec::new();
+        let mut bytes = BATCH_HEAD_BYTES;
+        for (at, millis) in [0, 1, -63, -65, 1 << 40, i64::MIN].into_iter().enumerate() {
+            for key in parts {
+                for topic in parts {
+                    let value = key.or(topic).unwrap_or_default();
+                    all.push(Record {
+                        at,
+                        millis,
+                        key,
+                        topic,
+                        value,
+                    });
+                    let (first, last) = (&all[0], &all[all.len() - 1]);
+                    bytes += last.bytes_after(first, all.len() - 1);
+                    assert_eq!(batch(&all, SENDER).len(), bytes, "{}", all.len());
+                }
+            }
+        }
     }
 }

@@ -17,10 +17,14 @@ const PARTITIONS: usize = 4;
 enum Act {
     /// Keeps the records, and ends the connection instead of an answer.
     KeepAndEnd,
+    /// Keeps the records, and does not answer.
+    KeepAndWait,
     /// Ends the connection.
     End,
     /// Keeps none for this partition, and says so.
     Code(i32, i16),
+    /// Says nothing of this partition.
+    Omit(i32),
     /// Answers so many bytes that are no answer.
     Length(i32),
 }
@@ -189,9 +193,10 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>) {
                 if act == Some(Act::End) {
                     return;
                 }
-                let produced = produced(&mut state, &mut reader);
+                let produced = produced(&mut state, &mut reader, act);
                 match act {
                     Some(Act::KeepAndEnd) => return,
+                    Some(Act::KeepAndWait) => continue,
                     Some(Act::Length(length)) => {
                         stream.write_all(&length.to_be_bytes()).expect("it");
                         continue;
@@ -219,8 +224,8 @@ fn metadata(state: &State) -> Vec<u8> {
     out.extend([0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0]);
     wire::put_string("t", &mut out);
     out.push(0);
-    out.extend((PARTITIONS as i32).to_be_bytes());
-    for partition in 0..PARTITIONS as i32 {
+    out.extend((state.log.len() as i32).to_be_bytes());
+    for partition in 0..state.log.len() as i32 {
         out.extend([0, 0]);
         out.extend(partition.to_be_bytes());
         out.extend((1 + partition % 2).to_be_bytes());
@@ -230,7 +235,7 @@ fn metadata(state: &State) -> Vec<u8> {
 }
 
 /// Takes the batches of a request; gives what follows the head of the answer.
-fn produced(state: &mut State, reader: &mut Reader<'_>) -> Vec<u8> {
+fn produced(state: &mut State, reader: &mut Reader<'_>, act: Option<Act>) -> Vec<u8> {
     let it = "as the protocol says";
     assert_eq!(reader.int16().expect(it), -1, "a transaction");
     assert_eq!(reader.int16().expect(it), -1, "acks");
@@ -238,9 +243,13 @@ fn produced(state: &mut State, reader: &mut Reader<'_>) -> Vec<u8> {
     assert_eq!(reader.int32().expect(it), 1, "topics");
     assert_eq!(reader.string().expect(it), Some("t"));
     let count = reader.int32().expect(it);
+    let omitted = match act {
+        Some(Act::Omit(partition)) => Some(partition),
+        _ => None,
+    };
     let mut out = vec![0, 0, 0, 1];
     wire::put_string("t", &mut out);
-    out.extend(count.to_be_bytes());
+    out.extend((count - i32::from(omitted.is_some())).to_be_bytes());
     for _ in 0..count {
         let partition = reader.int32().expect(it);
         let batch = reader.bytes().expect(it).expect("a batch");
@@ -249,6 +258,9 @@ fn produced(state: &mut State, reader: &mut Reader<'_>) -> Vec<u8> {
             Some(Act::Code(_, code)) => code,
             _ => state.keep(partition, batch),
         };
+        if omitted == Some(partition) {
+            continue;
+        }
         out.extend(partition.to_be_bytes());
         out.extend(code.to_be_bytes());
         out.extend([0; 24]);
@@ -377,6 +389,68 @@ fn what_is_tried_again_is_not_there_twice() {
 }
 
 #[test]
+fn rows_after_an_attempt_that_was_given_up_are_stored() {
+    let servers = Servers::start(&[Act::KeepAndWait]);
+    let mut kafka = servers.kafka("key = 'payload.none'");
+    let mut want = Vec::new();
+    // Until the partition of the first ones has its turn again.
+    for batch in 0..=PARTITIONS {
+        let payloads: Vec<_> = (0..3).map(|n| format!("\"k {batch}.{n}\"")).collect();
+        let whole = rows(&kafka, &payloads);
+        match batch {
+            0 => run(async {
+                let kept = async {
+                    while servers.state.lock().expect("it").values().is_empty() {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                tokio::select! {
+                    _ = store(&mut kafka, &whole) => panic!("an answer"),
+                    () = kept => {}
+                }
+            }),
+            _ => assert!(run(store(&mut kafka, &whole)).is_empty()),
+        }
+        want.extend(payloads);
+    }
+    servers.check();
+    let state = servers.state.lock().expect("it");
+    assert_eq!(state.values(), want);
+    assert_eq!(state.producers, 2);
+}
+
+#[test]
+fn records_of_other_partitions_are_not_taken_for_a_repetition() {
+    let after = PARTITIONS + 1;
+    let home = |n: usize, partitions| partition(format!("\"k{n}").as_bytes(), partitions);
+    // One that leaves a partition of the first server, and one that comes to it.
+    let leaves = (0..).find(|n| home(*n, PARTITIONS) == 0 && home(*n, after) != 0);
+    let comes = (0..).find(|n| home(*n, PARTITIONS) == 2 && home(*n, after) == 0);
+    let payload = |n: Option<usize>| format!("\"k{} 0\"", n.expect("a key"));
+    let payloads = [payload(leaves), payload(comes)];
+    let servers = Servers::start(&[Act::KeepAndEnd, Act::Code(2, 6)]);
+    let mut kafka = servers.kafka("");
+    let whole = rows(&kafka, &payloads);
+    let part = Rows {
+        bytes: whole.clone(),
+        count: 2,
+    };
+    run(async {
+        let failed = Target::store(&mut kafka, part).await;
+        assert!(matches!(failed, Err(Failure::Later(_))), "{failed:?}");
+        servers.state.lock().expect("it").log.push(Vec::new());
+        Target::open(&mut kafka).await.expect("open");
+        assert!(store(&mut kafka, &whole).await.is_empty());
+    });
+    servers.check();
+    let state = servers.state.lock().expect("it");
+    for payload in &payloads {
+        assert!(state.values().contains(&payload.as_str()), "{payload}");
+    }
+    assert_eq!(state.producers, 2);
+}
+
+#[test]
 fn a_refused_record_does_not_double_the_others() {
     // The refused one is the only one of its partition that is sent when it is alone.
     let servers = Servers::start(&[]);
@@ -397,6 +471,22 @@ fn a_refused_record_does_not_double_the_others() {
         .collect();
     assert!(others.len() >= 12, "{} left", others.len());
     all_there(&servers, &others);
+}
+
+#[test]
+fn a_refusal_does_not_hide_that_an_answer_has_no_word_of_a_partition() {
+    // Both have the first server.
+    let servers = Servers::start(&[Act::Omit(2), Act::Code(0, 10)]);
+    let mut kafka = servers.kafka("");
+    let payloads = payloads(20, 3);
+    let part = Rows {
+        bytes: rows(&kafka, &payloads),
+        count: payloads.len(),
+    };
+    let failed = run(Target::store(&mut kafka, part.clone()));
+    assert!(matches!(failed, Err(Failure::Later(_))), "{failed:?}");
+    assert!(run(store(&mut kafka, &part.bytes)).is_empty());
+    all_there(&servers, &payloads);
 }
 
 #[test]
@@ -432,6 +522,7 @@ fn numbers_of_records_begin_again_after_the_largest() {
         id: 1,
         epoch: 0,
         sequences: HashMap::from([(0, i32::MAX - 1)]),
+        partitions: 1,
     };
     producer.stored(0, 3);
     assert_eq!(producer.sender(0).sequence, 1);

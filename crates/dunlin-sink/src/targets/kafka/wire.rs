@@ -10,7 +10,8 @@ pub(super) enum Api {
     Produce = 0,
     Metadata = 3,
     SaslHandshake = 17,
-    ApiVersions = 18,
+    /// `ApiVersions`.
+    Versions = 18,
     InitProducerId = 22,
     SaslAuthenticate = 36,
 }
@@ -21,7 +22,7 @@ impl Api {
             Self::Produce => "Produce",
             Self::Metadata => "Metadata",
             Self::SaslHandshake => "SaslHandshake",
-            Self::ApiVersions => "ApiVersions",
+            Self::Versions => "ApiVersions",
             Self::InitProducerId => "InitProducerId",
             Self::SaslAuthenticate => "SaslAuthenticate",
         }
@@ -34,7 +35,7 @@ impl Api {
             Self::Produce => (3, 8),
             Self::Metadata => (4, 4),
             Self::SaslHandshake => (1, 1),
-            Self::ApiVersions | Self::InitProducerId | Self::SaslAuthenticate => (0, 0),
+            Self::Versions | Self::InitProducerId | Self::SaslAuthenticate => (0, 0),
         }
     }
 
@@ -247,16 +248,22 @@ pub(super) fn put_sasl_handshake(mechanism: &str, out: &mut Vec<u8>) {
 }
 
 pub(super) fn sasl_handshake(answer: &[u8]) -> Result<(), KafkaError> {
+    /// Most mechanisms that an error names.
+    const NAMED_MAX: usize = 16;
+    /// Most letters of one: RFC 4422 allows so many.
+    const NAME_CHARS_MAX: usize = 20;
     let mut reader = Reader::new(answer);
     let code = reader.code()?;
-    let mut offered = Vec::new();
-    for _ in 0..reader.count()? {
-        offered.push(reader.string()?.unwrap_or_default());
+    if code == Code(0) {
+        return Ok(());
     }
-    code.check(
-        "SaslHandshake",
-        Some(&format!("it offers {}", offered.join(", "))),
-    )
+    let mut why = String::from("it offers");
+    for index in 0..reader.count()?.min(NAMED_MAX) {
+        let name = reader.string()?.unwrap_or_default();
+        why.push_str(if index == 0 { " " } else { ", " });
+        why.extend(name.chars().take(NAME_CHARS_MAX));
+    }
+    code.check("SaslHandshake", Some(&why))
 }
 
 pub(super) fn put_sasl_authenticate(message: &[u8], out: &mut Vec<u8>) {
@@ -376,5 +383,24 @@ mod tests {
             sasl_authenticate(&[0, 0, 0x7f]),
             Err(KafkaError::Malformed)
         ));
+    }
+
+    #[test]
+    fn a_server_tells_so_many_mechanisms() {
+        let answer = |code: i16, name: &str| {
+            let mut answer = code.to_be_bytes().to_vec();
+            answer.extend(1_000_i32.to_be_bytes());
+            (0..1_000).for_each(|_| put_string(name, &mut answer));
+            sasl_handshake(&answer)
+        };
+        answer(0, "PLAIN").expect("it takes it");
+        for (name, want) in [("PLAIN", "PLAIN"), (&"x".repeat(9_000), &"x".repeat(20))] {
+            let KafkaError::Answer { code, why, .. } = answer(33, name).expect_err("refused")
+            else {
+                panic!("an answer");
+            };
+            assert_eq!(code, Code(33));
+            assert_eq!(why, format!("it offers {}", [want; 16].join(", ")));
+        }
     }
 }
