@@ -10,7 +10,7 @@ use dunlin_bus::{Peer, SendError};
 use dunlin_net::{Answer, ForeignDatagram};
 
 use super::frame::{Run, begin_batch};
-use super::{Nodes, node_of, relay, shards_of};
+use super::{Nodes, has_spare_room, node_of, relay, shards_of};
 use crate::metrics::Readiness;
 
 /// Bytes of a batch from which on the next message begins another one.
@@ -173,17 +173,21 @@ impl Far {
         from: ShardId,
         to: ShardId,
         datagram: ForeignDatagram,
+        now: Instant,
     ) -> Option<ForeignDatagram> {
         let node = node_of(to);
         let nodes = self.nodes.as_deref()?;
         match self.ways.get_mut(&node) {
             Some(way) => {
-                let is_passed =
-                    !way.peer.is_full() && way.relayed.push_datagram((from, to), &datagram);
-                nodes.relayed.note(is_passed);
+                let way_of = (from, to);
+                // What passes is counted when it is handed over.
+                if !has_spare_room(&way.peer) || !way.relayed.push_datagram(way_of, &datagram, now)
+                {
+                    nodes.relayed.note(false, 1);
+                }
             }
             // It may be back soon, or begins to serve.
-            None if nodes.present.has(node) => nodes.relayed.note(false),
+            None if nodes.present.has(node) => nodes.relayed.note(false, 1),
             None => {
                 nodes.relayed.note_gone();
                 return Some(datagram);
@@ -193,22 +197,29 @@ impl Far {
     }
 
     /// Has another node send what is for a client that had sent to it.
-    pub(crate) fn answer(&mut self, from: ShardId, to: ShardId, answer: &Answer) {
+    pub(crate) fn answer(&mut self, from: ShardId, to: ShardId, answer: &Answer, now: Instant) {
         let way = self.ways.get_mut(&node_of(to));
-        let mut ready = way.filter(|way| !way.peer.is_full());
-        let is_passed = ready
+        let mut ready = way.filter(|way| has_spare_room(&way.peer));
+        let is_added = ready
             .as_mut()
-            .is_some_and(|way| way.relayed.push_answer((from, to), answer));
-        if let Some(nodes) = &self.nodes {
-            nodes.relayed.note(is_passed);
+            .is_some_and(|way| way.relayed.push_answer((from, to), answer, now));
+        if let Some(nodes) = self.nodes.as_ref().filter(|_| !is_added) {
+            nodes.relayed.note(false, 1);
         }
     }
 
     /// Hands over what was gathered.
     pub(crate) fn flush(&mut self) {
         for way in self.ways.values_mut() {
-            if let Some(relayed) = way.relayed.take() {
-                send(self.nodes.as_deref(), &way.peer, relayed);
+            if let Some((relayed, entries)) = way.relayed.take() {
+                // Other shards may have had something for it meanwhile.
+                let is_passed = has_spare_room(&way.peer);
+                if is_passed {
+                    send(self.nodes.as_deref(), &way.peer, relayed);
+                }
+                if let Some(nodes) = &self.nodes {
+                    nodes.relayed.note(is_passed, entries);
+                }
             }
             let batch = core::mem::take(&mut way.gathered.batch);
             if !batch.is_empty() {

@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use dunlin_base::ShardId;
 use dunlin_broker::{Config, Homes, bus};
-use dunlin_bus::limits::NODES_MAX;
+use dunlin_bus::limits::{ANNOUNCE_BYTES, LINK_BYTES_MAX, NODES_MAX};
 use dunlin_bus::{Batch, Event, Member, Peer};
 use dunlin_net::{Clock, NetConfig, NetKeys, TicketRegister};
 
 use super::StartError;
-use super::mailbox::{Addresses, BusBatch, Mail};
+use super::mailbox::{Address, Addresses, BusBatch, Mail};
 use super::tickets::Changes;
 use crate::config::cluster::SHARDS_MAX;
 use crate::control::cluster::Known;
@@ -50,6 +50,18 @@ pub(super) const fn first_of(node: u16) -> ShardId {
 /// The node of a shard.
 pub(super) const fn node_of(shard: ShardId) -> u16 {
     shard.0 / SHARDS_MAX
+}
+
+/// Bytes on their way to a node from which on datagrams of clients and copies of tickets for it
+/// are dropped: half of what makes its link full, so that they alone have no client wait. What a
+/// receiver may have taken without saying so is less.
+const SPARE_BYTES_MAX: usize = LINK_BYTES_MAX / 2;
+
+const _: () = assert!(SPARE_BYTES_MAX as u64 > ANNOUNCE_BYTES + (2 << 20));
+
+/// Whether something may be handed over for a node that it can do without.
+fn has_spare_room(peer: &Peer) -> bool {
+    peer.load() < SPARE_BYTES_MAX
 }
 
 /// What a node is to do.
@@ -398,7 +410,7 @@ impl Nodes {
         for (node, run) in inner.roster.with_us() {
             let is_meant = match to {
                 To::Home => run.is_home_at(node),
-                To::All => inner.peers.get(&node).is_some_and(|peer| !peer.is_full()),
+                To::All => inner.peers.get(&node).is_some_and(has_spare_room),
                 To::Node(number) => node == number,
             };
             if is_meant && let Some(peer) = inner.peers.get(&node) {
@@ -413,7 +425,7 @@ impl Nodes {
         let inner = self.lock();
         let is_there = inner.roster.with_us().any(|(number, _)| number == node);
         let peer = inner.peers.get(&node).filter(|_| is_there)?;
-        Some(!peer.is_full())
+        Some(has_spare_room(peer))
     }
 
     /// The shards here cannot go on with the others.
@@ -619,8 +631,9 @@ impl Inner {
             if node_of(from) != node {
                 return None;
             }
-            let Some(address) = shards.get(to).filter(|address| !address.is_full()) else {
-                relayed.note(false);
+            let has_room = |address: &&Address| address.waiting() < relay::RELAY_INBOX_BYTES;
+            let Some(address) = shards.get(to).filter(has_room) else {
+                relayed.note(false, 1);
                 continue;
             };
             address.send(match entry {

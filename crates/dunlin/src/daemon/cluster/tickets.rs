@@ -152,7 +152,7 @@ impl Messages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
     Home,
-    /// All nodes with the same home, and not if a link is full: who does not hear of a ticket
+    /// All nodes with the same home, and not if a link has no room to spare: who does not hear of a ticket
     /// takes no early data with it.
     All,
     Node(u16),
