@@ -9,7 +9,9 @@ use dunlin_base::{ConnId, ShardId, StreamId};
 
 use super::certs::{dial_to, listen_on};
 use super::{PATIENCE, Side, loopback};
-use crate::{Answer, Clock, ForeignDatagram, LbConfig, Net, NetConfig, NetKeys, NetLimits};
+use crate::{
+    Answer, Clock, ForeignDatagram, LbConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits,
+};
 
 /// The numbers of the first shards of both.
 const NUMBERS: [u16; 2] = [64, 128];
@@ -254,6 +256,28 @@ fn clients_of_a_process_that_died_are_reset_by_the_other() {
         assert!(rig.second().net.counters().stateless_resets > 0);
         assert_eq!(rig.second().net.connections(), 0);
     }
+}
+
+/// What one listener answers must end no connection of another.
+#[test]
+fn a_token_of_another_listener_ends_nothing() {
+    let mut rig = Rig::new(|_| None);
+    let other = ListenerConfig {
+        index: 7,
+        ..listen_on(Transport::Quic)
+    };
+    let other = rig.nodes[1].as_mut().unwrap().net.listen(other).unwrap();
+    rig.nodes[0] = None;
+    rig.balancer.to = other;
+    let resets = |it: &Rig| it.second().net.counters().stateless_resets;
+    let _ = rig.client.send(rig.conn, StreamId::CONTROL, b"there?");
+    rig.until("resets", |it| resets(it) > 1);
+    for _ in 0..10 {
+        rig.step();
+    }
+    assert_eq!(rig.client.closed(), None);
+    rig.balancer.to = rig.addrs[1];
+    rig.until("end", |it| it.client.closed().is_some());
 }
 
 /// Proofs of an address that one process sealed are good at the other.
