@@ -583,6 +583,23 @@ impl QuicEndpoint {
         }
     }
 
+    /// Whether a datagram is for a connection of this endpoint.
+    pub fn knows(&mut self, now: StdInstant, datagram: &Datagram) -> bool {
+        let (remote, local_ip) = (datagram.remote, datagram.local_ip);
+        let (data, mut answer) = (datagram.data.clone(), Vec::new());
+        let event = self
+            .proto
+            .handle(now, remote, local_ip, None, data, &mut answer);
+        match event {
+            Some(DatagramEvent::ConnectionEvent(..)) => true,
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.proto.ignore(incoming);
+                false
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a datagram may carry early data for this endpoint.
     #[must_use]
     pub fn may_carry_early_data(&self, datagram: &[u8]) -> bool {
