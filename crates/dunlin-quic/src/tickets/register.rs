@@ -221,12 +221,18 @@ impl TicketRegister {
         true
     }
 
-    /// All tickets, oldest first, each as [`TicketChange::Put`] has it.
+    /// The names of all tickets, oldest first; perhaps of some that are gone.
     #[must_use]
-    pub fn all(&self) -> Vec<(TicketKey, Vec<u8>)> {
+    pub fn names(&self) -> VecDeque<TicketKey> {
+        self.lock().order.clone()
+    }
+
+    /// Of these tickets those that are there, each as [`TicketChange::Put`] has it. The register
+    /// is locked meanwhile: ask for few.
+    pub fn held(&self, names: impl Iterator<Item = TicketKey>) -> Vec<(TicketKey, Vec<u8>)> {
         let inner = self.lock();
-        let held = |key: &TicketKey| Some((*key, inner.tickets.get(key)?.encode()));
-        inner.order.iter().filter_map(held).collect()
+        let held = |key: TicketKey| Some((key, inner.tickets.get(&key)?.encode()));
+        names.filter_map(held).collect()
     }
 
     /// This many changes have been dealt with.
@@ -544,7 +550,9 @@ mod tests {
             value: value.clone(),
         };
         assert_eq!(at_home.try_recv(), Ok(put));
-        assert_eq!(home.all(), [(name, value.clone())]);
+        assert_eq!(home.names(), [name]);
+        let held = home.held([key(9), name].into_iter());
+        assert_eq!(held, [(name, value.clone())]);
         for (edge, changes) in &edges {
             edge.copy(name, &value);
             assert_eq!(changes.try_recv().ok(), None, "the home keeps it");

@@ -27,6 +27,9 @@ use crate::daemon::tickets::{BATCH_MAX, Changes, GATHER};
 /// Bytes of one message about tickets, from which on the next begins another one.
 const MESSAGE_BYTES: usize = 256 << 10;
 
+/// Tickets that are looked up at once for an edge that has just begun.
+const SYNC_TICKETS_MAX: usize = 64;
+
 /// Pause before more tickets go to an edge that has just begun.
 const SYNC_EVERY: Duration = Duration::from_millis(2);
 
@@ -238,8 +241,8 @@ impl Desk {
 pub(crate) struct Copies {
     nodes: Option<(Arc<Nodes>, Arc<Desk>)>,
     news: Messages,
-    /// What edges that have begun have not been told yet.
-    syncs: BTreeMap<u16, VecDeque<(TicketKey, Vec<u8>)>>,
+    /// Tickets that edges that have begun have not been told of yet.
+    syncs: BTreeMap<u16, VecDeque<TicketKey>>,
 }
 
 impl Copies {
@@ -275,9 +278,9 @@ impl Copies {
             nodes.say_of_tickets(To::All, &message);
         }
         let begun = core::mem::take(&mut *desk.lock_begun());
+        let register = desk.register.upgrade()?;
         for node in begun {
-            let all = desk.register.upgrade().map(|register| register.all());
-            self.syncs.insert(node, all.unwrap_or_default().into());
+            self.syncs.insert(node, register.names());
         }
         self.syncs.retain(|node, left| {
             let mut messages = Messages::default();
@@ -287,10 +290,11 @@ impl Copies {
                 Some(false) => return true,
                 Some(true) => {}
             }
-            while messages.full.is_empty()
-                && let Some((key, value)) = left.pop_front()
-            {
-                messages.push(&Said::Put { key, value });
+            while messages.full.is_empty() && !left.is_empty() {
+                let names = left.drain(..left.len().min(SYNC_TICKETS_MAX));
+                for (key, value) in register.held(names) {
+                    messages.push(&Said::Put { key, value });
+                }
             }
             for message in messages.take() {
                 nodes.say_of_tickets(To::Node(*node), &message);
