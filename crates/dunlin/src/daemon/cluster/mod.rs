@@ -604,12 +604,19 @@ impl Inner {
 }
 
 impl Inner {
+    /// Whether the shards here are the home.
+    fn is_home(&self) -> bool {
+        let own = self.roster.own_place();
+        own.is_some_and(|(here, run)| run.is_home_at(here))
+    }
+
     /// Hears what a node says about session tickets, and answers.
     fn hear_of_tickets(&self, node: u16, bytes: &[u8]) -> Result<(), String> {
         let bytes = match &self.desk {
             Some(desk) => desk.hear(node, bytes)?,
             // No early data is taken here.
-            None => tickets::refuse(bytes),
+            None if self.is_home() => tickets::refuse(bytes),
+            None => Vec::new(),
         };
         if !bytes.is_empty()
             && let (Some(peer), Some(run)) = (self.peers.get(&node), self.roster.served_by(node))

@@ -351,18 +351,22 @@ impl Nodes {
     }
 }
 
-/// Lets no ticket be used that a node asks for.
+/// Of a home that takes no early data: no ticket may be used, and none is kept.
 pub(super) fn refuse(mut bytes: &[u8]) -> Vec<u8> {
     let mut answers = Vec::new();
     while let Some(said) = Said::decode(&mut bytes) {
-        if let Said::Strike { strike, shard, .. } = said {
-            let kept = false;
-            let said = Said::Struck {
-                strike,
-                shard,
-                kept,
-            };
-            said.encode(&mut answers);
+        match said {
+            Said::Put { key, .. } => Said::Drop { key }.encode(&mut answers),
+            Said::Strike { strike, shard, .. } => {
+                let kept = false;
+                let said = Said::Struck {
+                    strike,
+                    shard,
+                    kept,
+                };
+                said.encode(&mut answers);
+            }
+            _ => {}
         }
     }
     answers
@@ -479,6 +483,8 @@ mod tests {
             kept: false,
         };
         let mut rest = &answers[..];
+        let key = [7; TICKET_KEY_BYTES];
+        assert_eq!(Said::decode(&mut rest), Some(Said::Drop { key }));
         assert_eq!(Said::decode(&mut rest), Some(refused));
         assert!(rest.is_empty());
     }
