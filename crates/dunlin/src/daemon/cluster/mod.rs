@@ -613,7 +613,10 @@ impl Inner {
     /// Hears what a node says about session tickets, and answers.
     fn hear_of_tickets(&self, node: u16, bytes: &[u8]) -> Result<(), String> {
         let bytes = match &self.desk {
-            Some(desk) => desk.hear(node, bytes)?,
+            Some(desk) => {
+                let home = self.roster.own().map(|own| own.home.node);
+                desk.hear(node, home, bytes)?
+            }
             // No early data is taken here.
             None if self.is_home() => tickets::refuse(bytes),
             None => Vec::new(),

@@ -187,10 +187,20 @@ impl Desk {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what follows of what a node says; what it is to be answered at once. `Err`: it is
-    /// not that.
-    pub(super) fn hear(&self, node: u16, mut bytes: &[u8]) -> Result<Vec<u8>, String> {
+    /// Does what follows of what a node says; what it is to be answered at once. `home`: the
+    /// node that an edge hears of tickets from. `Err`: it is not that.
+    pub(super) fn hear(
+        &self,
+        node: u16,
+        home: Option<u16>,
+        mut bytes: &[u8],
+    ) -> Result<Vec<u8>, String> {
         let mut answers = Vec::new();
+        if !self.is_home && home != Some(node) {
+            return Err(format!(
+                "node {node} has no say about tickets: it is not the home"
+            ));
+        }
         let Some(register) = self.register.upgrade() else {
             return Ok(answers);
         };
@@ -428,6 +438,8 @@ fn dealt_with(register: &Weak<TicketRegister>, changes: usize) {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_net::TicketLimits;
+
     use super::*;
 
     fn all() -> [Said; 4] {
@@ -487,6 +499,31 @@ mod tests {
         assert_eq!(Said::decode(&mut rest), Some(Said::Drop { key }));
         assert_eq!(Said::decode(&mut rest), Some(refused));
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn an_edge_hears_of_tickets_from_its_home_alone() {
+        let register = Arc::new(TicketRegister::in_memory(TicketLimits::default()));
+        let desk = Desk {
+            register: Arc::downgrade(&register),
+            shards: Addresses::default(),
+            changes: Arc::default(),
+            begun: Mutex::default(),
+            is_home: false,
+        };
+        for said in all() {
+            let mut bytes = Vec::new();
+            said.encode(&mut bytes);
+            for (node, home) in [(3, Some(2)), (3, None)] {
+                assert!(desk.hear(node, home, &bytes).is_err(), "{said:?}");
+            }
+            let is_of_home = !matches!(said, Said::Strike { .. });
+            assert_eq!(
+                desk.hear(2, Some(2), &bytes).is_ok(),
+                is_of_home,
+                "{said:?}"
+            );
+        }
     }
 
     #[test]
