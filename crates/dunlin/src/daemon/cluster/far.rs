@@ -1,11 +1,13 @@
 //! One shard's ways to shards of other nodes: what it has for them during a turn of its
 //! loop goes in one batch for each node.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dunlin_base::{Instant, ShardId};
 use dunlin_broker::{BusMessage, Membership, bus};
+use dunlin_bus::limits::NODES_MAX;
 use dunlin_bus::{Peer, SendError};
 use dunlin_net::{Answer, ForeignDatagram};
 
@@ -15,6 +17,10 @@ use crate::metrics::Readiness;
 
 /// Bytes of a batch from which on the next message begins another one.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// How long datagrams come for a node that was never seen, before it counts as gone: one that
+/// has just joined is soon heard of.
+const UNSEEN_WAIT: Duration = Duration::from_secs(5);
 
 /// Lets the other node send more when it is dropped.
 pub(crate) type Receipt = dunlin_bus::Batch;
@@ -94,11 +100,32 @@ impl Gathered {
     }
 }
 
+/// Since when datagrams come for nodes that were never seen: at most one entry for each number
+/// that a node may have.
+#[derive(Debug, Default)]
+struct Unseen(BTreeMap<u16, Instant>);
+
+impl Unseen {
+    /// Whether a node has been waited for long enough.
+    fn is_over(&mut self, node: u16, now: Instant) -> bool {
+        if !(1..=NODES_MAX).contains(&node) {
+            return true;
+        }
+        let since = *self.0.entry(node).or_insert(now);
+        now - since >= UNSEEN_WAIT
+    }
+
+    fn forget(&mut self, node: u16) {
+        self.0.remove(&node);
+    }
+}
+
 /// See the head of the file. Of a broker that is alone, it is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Far {
     nodes: Option<Arc<Nodes>>,
     ways: BTreeMap<u16, Way>,
+    unseen: Unseen,
     /// The shard is of an edge, and has not heard everything yet that it has to know: who is to
     /// learn of it when it has.
     waits: Option<Arc<Readiness>>,
@@ -114,6 +141,7 @@ impl Far {
         Self {
             nodes,
             ways: BTreeMap::new(),
+            unseen: Unseen::default(),
             waits,
         }
     }
@@ -143,6 +171,7 @@ impl Far {
                         relayed: relay::Gathered::new(run.number),
                     };
                     self.ways.insert(node, way);
+                    self.unseen.forget(node);
                 }
                 vec![Membership::Joined(joined)]
             }
@@ -187,7 +216,13 @@ impl Far {
                 }
             }
             // It may be back soon, or begins to serve.
-            None if nodes.present.has(node) => nodes.relayed.note(false, 1),
+            None if nodes.present.has(node) => {
+                self.unseen.forget(node);
+                nodes.relayed.note(false, 1);
+            }
+            None if !nodes.left.has(node) && !self.unseen.is_over(node, now) => {
+                nodes.relayed.note(false, 1);
+            }
             None => {
                 nodes.relayed.note_gone();
                 return Some(datagram);
@@ -247,6 +282,8 @@ fn broken(nodes: Option<&Nodes>, why: &str) {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_net::NetKeys;
+
     use super::super::frame::Frame;
     use super::*;
 
@@ -284,6 +321,34 @@ mod tests {
         let (four, found) = bytes_to(4);
         assert_eq!(four, one + 3 * 13);
         assert_eq!(found, shards_of(2, 4).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_node_that_was_never_seen_is_waited_for() {
+        let mut unseen = Unseen::default();
+        let begin = Instant::from_micros(7);
+        assert!(!unseen.is_over(3, begin));
+        let early = begin + (UNSEEN_WAIT - Duration::from_micros(1));
+        assert!(!unseen.is_over(3, early));
+        assert!(unseen.is_over(3, begin + UNSEEN_WAIT));
+        assert!(!unseen.is_over(4, begin + UNSEEN_WAIT), "each by itself");
+        unseen.forget(3);
+        assert!(!unseen.is_over(3, begin + 2 * UNSEEN_WAIT));
+        for node in 0..=u16::MAX {
+            unseen.is_over(node, begin);
+        }
+        assert_eq!(unseen.0.len(), usize::from(NODES_MAX));
+    }
+
+    #[test]
+    fn a_node_that_left_is_gone_until_it_is_back() {
+        let nodes = Nodes::new(NetKeys::of_cluster(b"secret"), || {});
+        let left = |number: u16| nodes.left.has(number);
+        assert!(!left(3));
+        nodes.note_left(3);
+        assert!(left(3) && !nodes.present.has(3));
+        nodes.note_joined(3);
+        assert!(!left(3) && nodes.present.has(3));
     }
 
     #[test]

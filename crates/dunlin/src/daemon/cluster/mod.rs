@@ -230,6 +230,8 @@ pub(crate) struct Nodes {
     keys: NetKeys,
     /// The other members, for those who must not wait.
     present: Present,
+    /// Those that were seen to leave, and are not back.
+    left: Present,
     relayed: Relayed,
     /// Something cannot be sent to another node, or is not understood.
     broken: AtomicBool,
@@ -291,6 +293,7 @@ impl Nodes {
             joined: OnceLock::new(),
             keys,
             present: Present::default(),
+            left: Present::default(),
             relayed: Relayed::default(),
             broken: AtomicBool::new(false),
             expelled: AtomicBool::new(false),
@@ -321,12 +324,12 @@ impl Nodes {
             Event::Joined(member) => {
                 let (node, name) = (member.node, &member.about.name);
                 tracing::info!(%node, %name, "a node has joined the cluster");
-                self.present.set(node.get(), true);
+                self.note_joined(node.get());
                 inner.members.insert(node.get(), member);
             }
             Event::Left { node, .. } => {
                 tracing::info!(%node, "a node has left the cluster");
-                self.present.set(node.get(), false);
+                self.note_left(node.get());
                 inner.members.remove(&node.get());
             }
             Event::Linked(peer) => {
@@ -359,6 +362,16 @@ impl Nodes {
         }
         drop(inner);
         self.say();
+    }
+
+    fn note_joined(&self, node: u16) {
+        self.present.set(node, true);
+        self.left.set(node, false);
+    }
+
+    fn note_left(&self, node: u16) {
+        self.left.set(node, true);
+        self.present.set(node, false);
     }
 
     fn say(&self) {
