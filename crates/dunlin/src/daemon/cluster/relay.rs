@@ -12,13 +12,16 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dunlin_base::{Instant, ShardId};
+use dunlin_bus::limits::LINK_BYTES_HARD;
 use dunlin_net::{Answer, ForeignDatagram};
 
+use super::SPARE_BYTES_MAX;
 use super::frame::begin_relay;
+use crate::config::cluster::{CROSSING_BYTES_MAX, SHARDS_MAX};
 use crate::daemon::mailbox::INBOX_BYTES_MAX;
 
 /// Bytes that one turn of a shard has for a node in this way; beyond it they are dropped.
-const RELAY_BYTES_MAX: usize = 512 << 10;
+const RELAY_BYTES_MAX: usize = 256 << 10;
 
 /// Datagrams of one turn of a shard for a node.
 const RELAY_ENTRIES_MAX: usize = 1024;
@@ -32,6 +35,12 @@ const RELAY_BURST_MAX: u64 = 1024;
 /// Bytes in the inbox of a shard here from which on datagrams of other nodes for it are dropped:
 /// less than makes other shards stop reading.
 pub(super) const RELAY_INBOX_BYTES: usize = INBOX_BYTES_MAX / 4;
+
+/// All shards may have as much at once, and then their largest packets.
+const _: () = {
+    let relayed = SPARE_BYTES_MAX + SHARDS_MAX as usize * RELAY_BYTES_MAX;
+    assert!(relayed + CROSSING_BYTES_MAX as usize + (1 << 20) < LINK_BYTES_HARD);
+};
 
 const DATAGRAM: u8 = 1;
 const ANSWER: u8 = 2;
