@@ -80,6 +80,8 @@ pub struct QuicSettings {
     limits: QuicLimits,
     cids: CidCodec,
     endpoint: Arc<EndpointConfig>,
+    /// From which the keys of stateless reset tokens are derived.
+    reset_key: hmac::Key,
     token_key: Arc<dyn HandshakeTokenKey>,
     used_tokens: Arc<UsedTokens>,
     /// Of the dialled connection before; most are alike.
@@ -107,7 +109,7 @@ impl QuicSettings {
         let known = known.unwrap_or_else(|| number(0)..number(keys.shards));
         let cids = CidCodec::new(keys.cid, keys.shards, keys.lb.clone())?.among(known);
         let reset_key = hmac::Key::new(hmac::HMAC_SHA256, keys.reset);
-        let mut endpoint = EndpointConfig::new(Arc::new(reset_key));
+        let mut endpoint = EndpointConfig::default();
         let (codec, own) = (cids.clone(), ShardId(number(shard.0)));
         endpoint.cid_generator(move || Box::new(ShardCids::new(codec.clone(), own)));
         endpoint.min_reset_interval(RESET_EVERY);
@@ -116,6 +118,7 @@ impl QuicSettings {
             limits,
             cids,
             endpoint: Arc::new(endpoint),
+            reset_key,
             token_key: Arc::new(token_key),
             used_tokens: Arc::clone(used_tokens),
             dialled: None,
@@ -123,6 +126,24 @@ impl QuicSettings {
             tickets,
             seen: Seen::default(),
         })
+    }
+
+    /// What an endpoint begins with. Each listener has its own key of stateless reset
+    /// tokens: an endpoint answers what it does not know, and what that gives away must end no
+    /// connection of another one (RFC 9000 section 21.11). Dialled connections have a random
+    /// one; they end with the process.
+    fn endpoint_of(&self, listener: Option<u16>) -> EndpointConfig {
+        let mut endpoint = EndpointConfig::clone(&self.endpoint);
+        let mut random = [0; 32];
+        let key = match listener {
+            Some(listener) => hmac::sign(&self.reset_key, &listener.to_be_bytes()),
+            // Without random numbers, no connection begins.
+            None if getrandom::fill(&mut random).is_err() => return endpoint,
+            None => hmac::sign(&self.reset_key, &random),
+        };
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_ref());
+        endpoint.reset_key(Arc::new(key));
+        endpoint
     }
 
     /// Draws what quinn-proto draws, as the packet numbers that it leaves out,
@@ -441,12 +462,12 @@ impl QuicEndpoint {
     /// packets go unfragmented.
     #[must_use]
     pub fn dialling(tuning: QuicTuning, settings: &QuicSettings, mtu_discovery: bool) -> Self {
-        let mut endpoint = Arc::clone(&settings.endpoint);
+        let mut endpoint = settings.endpoint_of(None);
         if !tuning.mtu_discovery {
             // The peer is not to search either.
-            let config = Arc::make_mut(&mut endpoint);
-            let _ = config.max_udp_payload_size(DATAGRAM_BYTES_MIN);
+            let _ = endpoint.max_udp_payload_size(DATAGRAM_BYTES_MIN);
         }
+        let endpoint = Arc::new(endpoint);
         let mut dialling = Self::with(endpoint, None, None, CertName::Any, tuning, mtu_discovery);
         dialling.id_len = settings.cids.id_len();
         dialling
@@ -465,7 +486,7 @@ impl QuicEndpoint {
         mtu_discovery: bool,
     ) -> Result<Self, QuicError> {
         let server = Arc::new(settings.server_config(tls, protocols, &tuning)?);
-        let endpoint = Arc::clone(&settings.endpoint);
+        let endpoint = Arc::new(settings.endpoint_of(Some(listener)));
         let (listener, server) = (Some(listener), Some(server));
         let mut endpoint = Self::with(endpoint, listener, server, tls.name, tuning, mtu_discovery);
         endpoint.protocols = protocols.to_vec();
@@ -559,6 +580,23 @@ impl QuicEndpoint {
             Some(DatagramEvent::NewConnection(inner)) => Handled::New(Incoming { inner, bytes }),
             Some(DatagramEvent::Response(transmit)) => Handled::Answer(transmit.into()),
             None => Handled::Nothing,
+        }
+    }
+
+    /// Whether a datagram is for a connection of this endpoint.
+    pub fn knows(&mut self, now: StdInstant, datagram: &Datagram) -> bool {
+        let (remote, local_ip) = (datagram.remote, datagram.local_ip);
+        let (data, mut answer) = (datagram.data.clone(), Vec::new());
+        let event = self
+            .proto
+            .handle(now, remote, local_ip, None, data, &mut answer);
+        match event {
+            Some(DatagramEvent::ConnectionEvent(..)) => true,
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.proto.ignore(incoming);
+                false
+            }
+            _ => false,
         }
     }
 

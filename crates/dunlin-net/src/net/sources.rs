@@ -1,7 +1,7 @@
 //! The sockets of a loop that are not connections: listeners, UDP ports of
 //! endpoints, and further UDP ports to which connections moved.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use std::io;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::proxy::Proxies;
 use crate::slots::SLOTS_MAX;
 use crate::stream::Origin;
 use crate::unix::Acceptor;
-use crate::{ListenerConfig, NetError, Origins, tcp};
+use crate::{ForeignDatagram, ListenerConfig, NetError, Origins, tcp};
 
 /// Listeners and UDP sockets of one loop at most.
 const SOURCES_MAX: usize = 1024;
@@ -356,10 +356,35 @@ impl Sources {
         }
     }
 
-    /// The UDP endpoint of a listener.
-    pub(super) fn endpoint_of_listener(&self, listener: u16) -> Option<usize> {
-        let is_it = |s: &Source| matches!(s, Source::Udp(e) if e.quic.listener() == Some(listener));
-        self.list.iter().position(is_it)
+    /// The UDP endpoint of a listener, which may have several addresses, that a datagram is
+    /// for: the one that knows its connection, or else the one of its address.
+    pub(super) fn endpoint_for(&mut self, foreign: &ForeignDatagram, env: &Env) -> Option<usize> {
+        let ForeignDatagram { listener, datagram } = foreign;
+        let likely = self.endpoint_at(*listener, datagram.local_ip)?;
+        let now = env.config.clock.to_std(env.now);
+        // The likely one is not asked: it may be about to answer, which has a bound.
+        let found = self.list.iter_mut().enumerate().find_map(|(at, source)| {
+            let is_other = at != likely && is_of_listener(source, *listener);
+            match source {
+                Source::Udp(e) if is_other => e.quic.knows(now, datagram).then_some(at),
+                _ => None,
+            }
+        });
+        found.or(Some(likely))
+    }
+
+    /// The UDP endpoint of a listener that has this address, or else its first.
+    pub(super) fn endpoint_at(&self, listener: u16, local_ip: Option<IpAddr>) -> Option<usize> {
+        let rank = |source: &Source| match (source, local_ip) {
+            (Source::Udp(e), Some(ip)) if e.bound_to.ip() == ip => 0,
+            (Source::Udp(e), Some(ip)) if e.bound_to.is_ipv4() == ip.is_ipv4() => 1,
+            _ => 2,
+        };
+        let sources = self.list.iter().enumerate();
+        let of_it = sources.filter(|(_, source)| is_of_listener(source, listener));
+        of_it
+            .min_by_key(|(_, source)| rank(source))
+            .map(|(at, _)| at)
     }
 
     /// The endpoint that datagrams of a source are for.
@@ -477,6 +502,10 @@ impl Sources {
         }
         Ok(())
     }
+}
+
+fn is_of_listener(source: &Source, listener: u16) -> bool {
+    matches!(source, Source::Udp(e) if e.quic.listener() == Some(listener))
 }
 
 const fn token(index: usize) -> Token {

@@ -33,22 +33,21 @@ impl Net {
     /// Takes a datagram that arrived at another shard's socket. What it leads
     /// to is reported by the next [`Net::poll`].
     pub fn handle_foreign(&mut self, datagram: ForeignDatagram) {
-        let ForeignDatagram { listener, datagram } = datagram;
-        if let Some(source) = self.sources.endpoint_of_listener(listener) {
-            self.env.tick();
-            handle_datagram(self, source, (source, None), datagram);
+        self.env.tick();
+        if let Some(source) = self.sources.endpoint_for(&datagram, &self.env) {
+            handle_datagram(self, source, (source, None), datagram.datagram);
             // They are run by the next `poll`.
             self.conns.defer_touched();
         }
     }
 
     /// Takes a datagram that came to a shard of another process, which sends the answers.
-    /// What it leads to is reported by the next [`Net::poll`]. It begins no connection.
+    /// What it leads to is reported by the next [`Net::poll`]. It begins no connection, and is
+    /// not answered if its connection is not known.
     pub fn handle_relayed(&mut self, by: ShardId, datagram: ForeignDatagram) {
-        let ForeignDatagram { listener, datagram } = datagram;
-        if let Some(source) = self.sources.endpoint_of_listener(listener) {
-            self.env.tick();
-            handle_datagram(self, source, (source, Some(by)), datagram);
+        self.env.tick();
+        if let Some(source) = self.sources.endpoint_for(&datagram, &self.env) {
+            handle_datagram(self, source, (source, Some(by)), datagram.datagram);
             self.conns.defer_touched();
         }
     }
@@ -60,7 +59,7 @@ impl Net {
             transmit,
             contents,
         } = answer;
-        let source = self.sources.endpoint_of_listener(listener);
+        let source = self.sources.endpoint_at(listener, transmit.src_ip);
         if let Some(port) = source.and_then(|source| self.sources.port_mut(source)) {
             port.transmit(transmit, &contents, &mut self.env.counters);
         }
@@ -241,12 +240,12 @@ fn handle_datagram(
                 false => wait(net, newcomer),
             }
         }
+        // Which listener it came to is what the other process says: a reset would tell a
+        // token of a connection that lives.
+        Handled::Answer(_) if by.is_some() => {}
         Handled::Answer(transmit) => {
             count_answer(buf, &mut env.counters);
-            match by.zip(endpoint.quic.listener()) {
-                Some(to) => net.answers.push(to, transmit, buf, &mut env.counters),
-                None => endpoint.port.transmit(transmit, buf, &mut env.counters),
-            }
+            endpoint.port.transmit(transmit, buf, &mut env.counters);
         }
         Handled::Nothing if early => net.newcomers.note_early_data(remote),
         Handled::Nothing => {}

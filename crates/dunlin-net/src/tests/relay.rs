@@ -9,7 +9,9 @@ use dunlin_base::{ConnId, ShardId, StreamId};
 
 use super::certs::{dial_to, listen_on};
 use super::{PATIENCE, Side, loopback};
-use crate::{Answer, Clock, ForeignDatagram, LbConfig, Net, NetConfig, NetKeys, NetLimits};
+use crate::{
+    Answer, Clock, ForeignDatagram, LbConfig, ListenerConfig, Net, NetConfig, NetKeys, NetLimits,
+};
 
 /// The numbers of the first shards of both.
 const NUMBERS: [u16; 2] = [64, 128];
@@ -85,9 +87,21 @@ fn node(at: usize, keys: &NetKeys, lb: Option<LbConfig>) -> Side {
 impl Rig {
     /// A client that has connected to the first.
     fn new(layout: impl Fn(u8) -> Option<LbConfig>) -> Self {
+        Self::with(&[], layout)
+    }
+
+    /// The listener has these addresses too.
+    fn with(others: &[SocketAddr], layout: impl Fn(u8) -> Option<LbConfig>) -> Self {
         let keys = NetKeys::of_cluster(b"what both know");
         let mut nodes = [0, 1].map(|at| node(at, &keys, layout(at as u8)));
         let listen = || listen_on(Transport::Quic);
+        for node in &mut nodes {
+            for addr in others {
+                let addr = *addr;
+                let other = ListenerConfig { addr, ..listen() };
+                node.net.listen(other).unwrap();
+            }
+        }
         let addrs = nodes.each_mut().map(|it| it.net.listen(listen()).unwrap());
         let mut client = Side::new(NetLimits::default());
         let balancer = Balancer::new(addrs[0]);
@@ -254,6 +268,55 @@ fn clients_of_a_process_that_died_are_reset_by_the_other() {
         assert!(rig.second().net.counters().stateless_resets > 0);
         assert_eq!(rig.second().net.connections(), 0);
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_listener_may_have_several_addresses() {
+    let others = [SocketAddr::from(([127, 0, 0, 2], 0))];
+    let mut rig = Rig::with(&others, |_| None);
+    rig.balancer.back = socket();
+    rig.balancer.to = rig.addrs[1];
+    rig.say(b"moved");
+    rig.answer(b"heard");
+    assert!(rig.first().net.counters().answers_relayed > 0);
+    assert_eq!(rig.first().net.counters().stateless_resets, 0);
+    // The first begins again, and is asked for what it does not know any more.
+    let keys = NetKeys::of_cluster(b"what both know");
+    let mut again = node(0, &keys, None);
+    again.net.listen(listen_on(Transport::Quic)).unwrap();
+    rig.nodes[0] = Some(again);
+    let _ = rig.client.send(rig.conn, StreamId::CONTROL, b"there?");
+    let foreign = |it: &Rig| it.second().net.counters().datagrams_foreign;
+    let before = foreign(&rig);
+    rig.until("relayed", |it| foreign(it) > before + 1);
+    assert_eq!(rig.first().net.counters().stateless_resets, 0);
+    assert_eq!(rig.client.closed(), None);
+    // It is gone.
+    rig.nodes[0] = None;
+    rig.until("end", |it| it.client.closed().is_some());
+}
+
+/// What one listener answers must end no connection of another.
+#[test]
+fn a_token_of_another_listener_ends_nothing() {
+    let mut rig = Rig::new(|_| None);
+    let other = ListenerConfig {
+        index: 7,
+        ..listen_on(Transport::Quic)
+    };
+    let other = rig.nodes[1].as_mut().unwrap().net.listen(other).unwrap();
+    rig.nodes[0] = None;
+    rig.balancer.to = other;
+    let resets = |it: &Rig| it.second().net.counters().stateless_resets;
+    let _ = rig.client.send(rig.conn, StreamId::CONTROL, b"there?");
+    rig.until("resets", |it| resets(it) > 1);
+    for _ in 0..10 {
+        rig.step();
+    }
+    assert_eq!(rig.client.closed(), None);
+    rig.balancer.to = rig.addrs[1];
+    rig.until("end", |it| it.client.closed().is_some());
 }
 
 /// Proofs of an address that one process sealed are good at the other.

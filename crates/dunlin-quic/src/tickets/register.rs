@@ -1,8 +1,10 @@
 //! All tickets of the process: bounded, expiring, and struck off on use.
 
 use core::fmt;
+use core::hash::BuildHasher;
 use core::time::Duration;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::RandomState;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -143,7 +145,11 @@ impl TicketRegister {
             limits,
             keep,
             seconds,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner {
+                // An answer for a register before this one must not be taken for one of this.
+                next_strike: random(),
+                ..Inner::default()
+            }),
         }
     }
 
@@ -215,12 +221,18 @@ impl TicketRegister {
         true
     }
 
-    /// All tickets, oldest first, each as [`TicketChange::Put`] has it.
+    /// The names of all tickets, oldest first; perhaps of some that are gone.
     #[must_use]
-    pub fn all(&self) -> Vec<(TicketKey, Vec<u8>)> {
+    pub fn names(&self) -> VecDeque<TicketKey> {
+        self.lock().order.clone()
+    }
+
+    /// Of these tickets those that are there, each as [`TicketChange::Put`] has it. The register
+    /// is locked meanwhile: ask for few.
+    pub fn held(&self, names: impl Iterator<Item = TicketKey>) -> Vec<(TicketKey, Vec<u8>)> {
         let inner = self.lock();
-        let held = |key: &TicketKey| Some((*key, inner.tickets.get(key)?.encode()));
-        inner.order.iter().filter_map(held).collect()
+        let held = |key: TicketKey| Some((key, inner.tickets.get(&key)?.encode()));
+        names.filter_map(held).collect()
     }
 
     /// This many changes have been dealt with.
@@ -301,7 +313,7 @@ impl TicketRegister {
         }
         let session = inner.remove(&key).map(|ticket| ticket.session.into_vec());
         inner.remember_used(key);
-        inner.next_strike += 1;
+        inner.next_strike = inner.next_strike.wrapping_add(1);
         let strike = StrikeId(inner.next_strike);
         self.tell(&mut inner, TicketChange::Strike { key, strike, shard });
         Ok((strike, session.unwrap_or_default()))
@@ -393,6 +405,11 @@ impl fmt::Debug for TicketRegister {
 
 fn cost(ticket: &Kept) -> usize {
     ticket.session.len() + ENTRY_BYTES
+}
+
+fn random() -> u64 {
+    // Keys of hash tables differ for each, too.
+    getrandom::u64().unwrap_or_else(|_| RandomState::new().hash_one(0))
 }
 
 fn wall_seconds() -> u64 {
@@ -533,7 +550,9 @@ mod tests {
             value: value.clone(),
         };
         assert_eq!(at_home.try_recv(), Ok(put));
-        assert_eq!(home.all(), [(name, value.clone())]);
+        assert_eq!(home.names(), [name]);
+        let held = home.held([key(9), name].into_iter());
+        assert_eq!(held, [(name, value.clone())]);
         for (edge, changes) in &edges {
             edge.copy(name, &value);
             assert_eq!(changes.try_recv().ok(), None, "the home keeps it");
@@ -561,6 +580,19 @@ mod tests {
         edges[0].0.forget(&key(3));
         edges[0].0.copy(key(3), &value);
         assert_eq!(take(&edges[0].0, 3), Err(Refusal::Used));
+    }
+
+    /// The edge began again, and what was asked before is answered.
+    #[test]
+    fn uses_of_two_registers_have_different_numbers() {
+        let first = || {
+            let register = TicketRegister::in_memory(TicketLimits::default());
+            register.put(&key(1), b"one".to_vec(), SCOPE);
+            let (strike, _) = register.take(&key(1), &SCOPE, SHARD).unwrap();
+            strike.0
+        };
+        let (before, after) = (first(), first());
+        assert!(before.abs_diff(after) > 1 << 20, "{before} {after}");
     }
 
     #[test]

@@ -123,11 +123,12 @@ mod alone {
             _: ShardId,
             _: ShardId,
             datagram: ForeignDatagram,
+            _: Instant,
         ) -> Option<ForeignDatagram> {
             Some(datagram)
         }
 
-        pub(crate) const fn answer(&mut self, _: ShardId, _: ShardId, _: &Answer) {}
+        pub(crate) const fn answer(&mut self, _: ShardId, _: ShardId, _: &Answer, _: Instant) {}
 
         pub(crate) const fn flush(&mut self) {}
     }

@@ -97,7 +97,7 @@ impl Worker {
         while let Some((to, datagram)) = self.net.poll_foreign() {
             if self.shards.place(to).is_some() {
                 self.mail(to, Mail::Datagram(datagram));
-            } else if let Some(gone) = self.far.relay(self.id, to, datagram) {
+            } else if let Some(gone) = self.far.relay(self.id, to, datagram, self.clock.now()) {
                 self.net.handle_foreign(gone);
             }
         }
@@ -319,7 +319,7 @@ impl Worker {
         }
         self.net.flush();
         while let Some((to, answer)) = self.net.poll_answer() {
-            self.far.answer(self.id, to, &answer);
+            self.far.answer(self.id, to, &answer, self.clock.now());
         }
         for (outbox, address) in self.outboxes.iter_mut().zip(&self.shards) {
             address.deliver(outbox);

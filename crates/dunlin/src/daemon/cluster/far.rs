@@ -1,20 +1,26 @@
 //! One shard's ways to shards of other nodes: what it has for them during a turn of its
 //! loop goes in one batch for each node.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dunlin_base::{Instant, ShardId};
 use dunlin_broker::{BusMessage, Membership, bus};
+use dunlin_bus::limits::NODES_MAX;
 use dunlin_bus::{Peer, SendError};
 use dunlin_net::{Answer, ForeignDatagram};
 
 use super::frame::{Run, begin_batch};
-use super::{Nodes, node_of, relay, shards_of};
+use super::{Nodes, has_spare_room, node_of, relay, shards_of};
 use crate::metrics::Readiness;
 
 /// Bytes of a batch from which on the next message begins another one.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// How long datagrams come for a node that was never seen, before it counts as gone: one that
+/// has just joined is soon heard of.
+const UNSEEN_WAIT: Duration = Duration::from_secs(5);
 
 /// Lets the other node send more when it is dropped.
 pub(crate) type Receipt = dunlin_bus::Batch;
@@ -94,11 +100,32 @@ impl Gathered {
     }
 }
 
+/// Since when datagrams come for nodes that were never seen: at most one entry for each number
+/// that a node may have.
+#[derive(Debug, Default)]
+struct Unseen(BTreeMap<u16, Instant>);
+
+impl Unseen {
+    /// Whether a node has been waited for long enough.
+    fn is_over(&mut self, node: u16, now: Instant) -> bool {
+        if !(1..=NODES_MAX).contains(&node) {
+            return true;
+        }
+        let since = *self.0.entry(node).or_insert(now);
+        now - since >= UNSEEN_WAIT
+    }
+
+    fn forget(&mut self, node: u16) {
+        self.0.remove(&node);
+    }
+}
+
 /// See the head of the file. Of a broker that is alone, it is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Far {
     nodes: Option<Arc<Nodes>>,
     ways: BTreeMap<u16, Way>,
+    unseen: Unseen,
     /// The shard is of an edge, and has not heard everything yet that it has to know: who is to
     /// learn of it when it has.
     waits: Option<Arc<Readiness>>,
@@ -114,6 +141,7 @@ impl Far {
         Self {
             nodes,
             ways: BTreeMap::new(),
+            unseen: Unseen::default(),
             waits,
         }
     }
@@ -143,6 +171,7 @@ impl Far {
                         relayed: relay::Gathered::new(run.number),
                     };
                     self.ways.insert(node, way);
+                    self.unseen.forget(node);
                 }
                 vec![Membership::Joined(joined)]
             }
@@ -173,17 +202,27 @@ impl Far {
         from: ShardId,
         to: ShardId,
         datagram: ForeignDatagram,
+        now: Instant,
     ) -> Option<ForeignDatagram> {
         let node = node_of(to);
         let nodes = self.nodes.as_deref()?;
         match self.ways.get_mut(&node) {
             Some(way) => {
-                let is_passed =
-                    !way.peer.is_full() && way.relayed.push_datagram((from, to), &datagram);
-                nodes.relayed.note(is_passed);
+                let way_of = (from, to);
+                // What passes is counted when it is handed over.
+                if !has_spare_room(&way.peer) || !way.relayed.push_datagram(way_of, &datagram, now)
+                {
+                    nodes.relayed.note(false, 1);
+                }
             }
             // It may be back soon, or begins to serve.
-            None if nodes.present.has(node) => nodes.relayed.note(false),
+            None if nodes.present.has(node) => {
+                self.unseen.forget(node);
+                nodes.relayed.note(false, 1);
+            }
+            None if !nodes.left.has(node) && !self.unseen.is_over(node, now) => {
+                nodes.relayed.note(false, 1);
+            }
             None => {
                 nodes.relayed.note_gone();
                 return Some(datagram);
@@ -193,22 +232,29 @@ impl Far {
     }
 
     /// Has another node send what is for a client that had sent to it.
-    pub(crate) fn answer(&mut self, from: ShardId, to: ShardId, answer: &Answer) {
+    pub(crate) fn answer(&mut self, from: ShardId, to: ShardId, answer: &Answer, now: Instant) {
         let way = self.ways.get_mut(&node_of(to));
-        let mut ready = way.filter(|way| !way.peer.is_full());
-        let is_passed = ready
+        let mut ready = way.filter(|way| has_spare_room(&way.peer));
+        let is_added = ready
             .as_mut()
-            .is_some_and(|way| way.relayed.push_answer((from, to), answer));
-        if let Some(nodes) = &self.nodes {
-            nodes.relayed.note(is_passed);
+            .is_some_and(|way| way.relayed.push_answer((from, to), answer, now));
+        if let Some(nodes) = self.nodes.as_ref().filter(|_| !is_added) {
+            nodes.relayed.note(false, 1);
         }
     }
 
     /// Hands over what was gathered.
     pub(crate) fn flush(&mut self) {
         for way in self.ways.values_mut() {
-            if let Some(relayed) = way.relayed.take() {
-                send(self.nodes.as_deref(), &way.peer, relayed);
+            if let Some((relayed, entries)) = way.relayed.take() {
+                // Other shards may have had something for it meanwhile.
+                let is_passed = has_spare_room(&way.peer);
+                if is_passed {
+                    send(self.nodes.as_deref(), &way.peer, relayed);
+                }
+                if let Some(nodes) = &self.nodes {
+                    nodes.relayed.note(is_passed, entries);
+                }
             }
             let batch = core::mem::take(&mut way.gathered.batch);
             if !batch.is_empty() {
@@ -236,6 +282,8 @@ fn broken(nodes: Option<&Nodes>, why: &str) {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_net::NetKeys;
+
     use super::super::frame::Frame;
     use super::*;
 
@@ -273,6 +321,34 @@ mod tests {
         let (four, found) = bytes_to(4);
         assert_eq!(four, one + 3 * 13);
         assert_eq!(found, shards_of(2, 4).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_node_that_was_never_seen_is_waited_for() {
+        let mut unseen = Unseen::default();
+        let begin = Instant::from_micros(7);
+        assert!(!unseen.is_over(3, begin));
+        let early = begin + (UNSEEN_WAIT - Duration::from_micros(1));
+        assert!(!unseen.is_over(3, early));
+        assert!(unseen.is_over(3, begin + UNSEEN_WAIT));
+        assert!(!unseen.is_over(4, begin + UNSEEN_WAIT), "each by itself");
+        unseen.forget(3);
+        assert!(!unseen.is_over(3, begin + 2 * UNSEEN_WAIT));
+        for node in 0..=u16::MAX {
+            unseen.is_over(node, begin);
+        }
+        assert_eq!(unseen.0.len(), usize::from(NODES_MAX));
+    }
+
+    #[test]
+    fn a_node_that_left_is_gone_until_it_is_back() {
+        let nodes = Nodes::new(NetKeys::of_cluster(b"secret"), || {});
+        let left = |number: u16| nodes.left.has(number);
+        assert!(!left(3));
+        nodes.note_left(3);
+        assert!(left(3) && !nodes.present.has(3));
+        nodes.note_joined(3);
+        assert!(!left(3) && nodes.present.has(3));
     }
 
     #[test]

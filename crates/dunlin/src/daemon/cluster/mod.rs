@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::Bytes;
 use dunlin_base::ShardId;
 use dunlin_broker::{Config, Homes, bus};
-use dunlin_bus::limits::NODES_MAX;
+use dunlin_bus::limits::{ANNOUNCE_BYTES, LINK_BYTES_MAX, NODES_MAX};
 use dunlin_bus::{Batch, Event, Member, Peer};
 use dunlin_net::{Clock, NetConfig, NetKeys, TicketRegister};
 
 use super::StartError;
 use super::changes::Changes;
-use super::mailbox::{Addresses, BusBatch, Mail};
+use super::mailbox::{Address, Addresses, BusBatch, Mail};
 use crate::config::cluster::SHARDS_MAX;
 use crate::control::cluster::Known;
 use crate::metrics::{LogViews, Readiness};
@@ -50,6 +50,18 @@ pub(super) const fn first_of(node: u16) -> ShardId {
 /// The node of a shard.
 pub(super) const fn node_of(shard: ShardId) -> u16 {
     shard.0 / SHARDS_MAX
+}
+
+/// Bytes on their way to a node from which on datagrams of clients and copies of tickets for it
+/// are dropped: half of what makes its link full, so that they alone have no client wait. What a
+/// receiver may have taken without saying so is less.
+const SPARE_BYTES_MAX: usize = LINK_BYTES_MAX / 2;
+
+const _: () = assert!(SPARE_BYTES_MAX as u64 > ANNOUNCE_BYTES + (2 << 20));
+
+/// Whether something may be handed over for a node that it can do without.
+fn has_spare_room(peer: &Peer) -> bool {
+    peer.load() < SPARE_BYTES_MAX
 }
 
 /// What a node is to do.
@@ -218,6 +230,8 @@ pub(crate) struct Nodes {
     keys: NetKeys,
     /// The other members, for those who must not wait.
     present: Present,
+    /// Those that were seen to leave, and are not back.
+    left: Present,
     relayed: Relayed,
     /// Something cannot be sent to another node, or is not understood.
     broken: AtomicBool,
@@ -279,6 +293,7 @@ impl Nodes {
             joined: OnceLock::new(),
             keys,
             present: Present::default(),
+            left: Present::default(),
             relayed: Relayed::default(),
             broken: AtomicBool::new(false),
             expelled: AtomicBool::new(false),
@@ -309,12 +324,12 @@ impl Nodes {
             Event::Joined(member) => {
                 let (node, name) = (member.node, &member.about.name);
                 tracing::info!(%node, %name, "a node has joined the cluster");
-                self.present.set(node.get(), true);
+                self.note_joined(node.get());
                 inner.members.insert(node.get(), member);
             }
             Event::Left { node, .. } => {
                 tracing::info!(%node, "a node has left the cluster");
-                self.present.set(node.get(), false);
+                self.note_left(node.get());
                 inner.members.remove(&node.get());
             }
             Event::Linked(peer) => {
@@ -347,6 +362,16 @@ impl Nodes {
         }
         drop(inner);
         self.say();
+    }
+
+    fn note_joined(&self, node: u16) {
+        self.present.set(node, true);
+        self.left.set(node, false);
+    }
+
+    fn note_left(&self, node: u16) {
+        self.left.set(node, true);
+        self.present.set(node, false);
     }
 
     fn say(&self) {
@@ -398,7 +423,7 @@ impl Nodes {
         for (node, run) in inner.roster.with_us() {
             let is_meant = match to {
                 To::Home => run.is_home_at(node),
-                To::All => inner.peers.get(&node).is_some_and(|peer| !peer.is_full()),
+                To::All => inner.peers.get(&node).is_some_and(has_spare_room),
                 To::Node(number) => node == number,
             };
             if is_meant && let Some(peer) = inner.peers.get(&node) {
@@ -413,7 +438,7 @@ impl Nodes {
         let inner = self.lock();
         let is_there = inner.roster.with_us().any(|(number, _)| number == node);
         let peer = inner.peers.get(&node).filter(|_| is_there)?;
-        Some(!peer.is_full())
+        Some(has_spare_room(peer))
     }
 
     /// The shards here cannot go on with the others.
@@ -592,12 +617,22 @@ impl Inner {
 }
 
 impl Inner {
+    /// Whether the shards here are the home.
+    fn is_home(&self) -> bool {
+        let own = self.roster.own_place();
+        own.is_some_and(|(here, run)| run.is_home_at(here))
+    }
+
     /// Hears what a node says about session tickets, and answers.
     fn hear_of_tickets(&self, node: u16, bytes: &[u8]) -> Result<(), String> {
         let bytes = match &self.desk {
-            Some(desk) => desk.hear(node, bytes)?,
+            Some(desk) => {
+                let home = self.roster.own().map(|own| own.home.node);
+                desk.hear(node, home, bytes)?
+            }
             // No early data is taken here.
-            None => tickets::refuse(bytes),
+            None if self.is_home() => tickets::refuse(bytes),
+            None => Vec::new(),
         };
         if !bytes.is_empty()
             && let (Some(peer), Some(run)) = (self.peers.get(&node), self.roster.served_by(node))
@@ -619,8 +654,9 @@ impl Inner {
             if node_of(from) != node {
                 return None;
             }
-            let Some(address) = shards.get(to).filter(|address| !address.is_full()) else {
-                relayed.note(false);
+            let has_room = |address: &&Address| address.waiting() < relay::RELAY_INBOX_BYTES;
+            let Some(address) = shards.get(to).filter(has_room) else {
+                relayed.note(false, 1);
                 continue;
             };
             address.send(match entry {

@@ -11,16 +11,36 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dunlin_base::ShardId;
+use dunlin_base::{Instant, ShardId};
+use dunlin_bus::limits::LINK_BYTES_HARD;
 use dunlin_net::{Answer, ForeignDatagram};
 
+use super::SPARE_BYTES_MAX;
 use super::frame::begin_relay;
+use crate::config::cluster::{CROSSING_BYTES_MAX, SHARDS_MAX};
+use crate::daemon::mailbox::INBOX_BYTES_MAX;
 
 /// Bytes that one turn of a shard has for a node in this way; beyond it they are dropped.
-const RELAY_BYTES_MAX: usize = 512 << 10;
+const RELAY_BYTES_MAX: usize = 256 << 10;
 
 /// Datagrams of one turn of a shard for a node.
 const RELAY_ENTRIES_MAX: usize = 1024;
+
+/// Datagrams a second of a shard for a node: what the threads of links have to do is bounded.
+const RELAY_RATE_MAX: u64 = 20_000;
+
+/// Datagrams that may come at once, where there were fewer before.
+const RELAY_BURST_MAX: u64 = 1024;
+
+/// Bytes in the inbox of a shard here from which on datagrams of other nodes for it are dropped:
+/// less than makes other shards stop reading.
+pub(super) const RELAY_INBOX_BYTES: usize = INBOX_BYTES_MAX / 4;
+
+/// All shards may have as much at once, and then their largest packets.
+const _: () = {
+    let relayed = SPARE_BYTES_MAX + SHARDS_MAX as usize * RELAY_BYTES_MAX;
+    assert!(relayed + CROSSING_BYTES_MAX as usize + (1 << 20) < LINK_BYTES_HARD);
+};
 
 const DATAGRAM: u8 = 1;
 const ANSWER: u8 = 2;
@@ -54,17 +74,52 @@ impl Relayed {
         }
     }
 
-    pub(super) fn note(&self, is_passed: bool) {
+    pub(super) fn note(&self, is_passed: bool, entries: u64) {
         let count = if is_passed {
             &self.passed
         } else {
             &self.dropped
         };
-        count.fetch_add(1, Ordering::Relaxed);
+        count.fetch_add(entries, Ordering::Relaxed);
     }
 
     pub(super) fn note_gone(&self) {
         self.gone.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How many more datagrams a shard may have for a node at a moment.
+#[derive(Debug)]
+struct Allowance {
+    left: u64,
+    /// Until when what came back is in it.
+    at: Instant,
+}
+
+impl Allowance {
+    const EACH_MICROS: u64 = 1_000_000 / RELAY_RATE_MAX;
+
+    const fn new() -> Self {
+        Self {
+            left: RELAY_BURST_MAX,
+            at: Instant::ZERO,
+        }
+    }
+
+    /// Takes one; whether there was one.
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.as_micros().saturating_sub(self.at.as_micros());
+        let back = passed / Self::EACH_MICROS;
+        if back >= RELAY_BURST_MAX - self.left {
+            (self.left, self.at) = (RELAY_BURST_MAX, now);
+        } else {
+            self.left += back;
+            let at = self.at.as_micros() + back * Self::EACH_MICROS;
+            self.at = Instant::from_micros(at);
+        }
+        let is_there = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_there
     }
 }
 
@@ -74,6 +129,7 @@ pub(super) struct Gathered {
     run: u64,
     bytes: Vec<u8>,
     entries: usize,
+    allowance: Allowance,
 }
 
 impl Gathered {
@@ -82,6 +138,7 @@ impl Gathered {
             run,
             bytes: Vec::new(),
             entries: 0,
+            allowance: Allowance::new(),
         }
     }
 
@@ -90,13 +147,21 @@ impl Gathered {
         &mut self,
         way: (ShardId, ShardId),
         datagram: &ForeignDatagram,
+        now: Instant,
     ) -> bool {
-        self.push(DATAGRAM, way, datagram.len(), |out| datagram.encode(out))
+        let len = datagram.len();
+        self.push(DATAGRAM, way, len, now, |out| datagram.encode(out))
     }
 
     /// Adds what the other node is to send; whether there was room.
-    pub(super) fn push_answer(&mut self, way: (ShardId, ShardId), answer: &Answer) -> bool {
-        self.push(ANSWER, way, answer.len(), |out| answer.encode(out))
+    pub(super) fn push_answer(
+        &mut self,
+        way: (ShardId, ShardId),
+        answer: &Answer,
+        now: Instant,
+    ) -> bool {
+        let len = answer.len();
+        self.push(ANSWER, way, len, now, |out| answer.encode(out))
     }
 
     fn push(
@@ -104,10 +169,11 @@ impl Gathered {
         kind: u8,
         (from, to): (ShardId, ShardId),
         len: usize,
+        now: Instant,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> bool {
         let is_full = self.entries >= RELAY_ENTRIES_MAX || self.bytes.len() + len > RELAY_BYTES_MAX;
-        if is_full {
+        if is_full || !self.allowance.take(now) {
             return false;
         }
         if self.bytes.is_empty() {
@@ -127,11 +193,11 @@ impl Gathered {
         true
     }
 
-    /// All of it, as a frame.
-    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
-        self.entries = 0;
+    /// All of it, as a frame, and how many entries that is.
+    pub(super) fn take(&mut self) -> Option<(Vec<u8>, u64)> {
+        let entries = core::mem::take(&mut self.entries);
         let bytes = core::mem::take(&mut self.bytes);
-        (!bytes.is_empty()).then_some(bytes)
+        (!bytes.is_empty()).then_some((bytes, entries as u64))
     }
 }
 
@@ -189,12 +255,14 @@ mod tests {
     fn what_is_relayed_is_read_as_it_is_written() {
         let mut gathered = Gathered::new(9);
         let way = (ShardId(64), ShardId(129));
-        assert!(gathered.push_datagram(way, &datagram(1200)));
+        let now = Instant::from_micros(1);
+        assert!(gathered.push_datagram(way, &datagram(1200), now));
         let mut answer = vec![1, 0, 4, 10, 0, 0, 9, 0xa0, 0x0f, 0, 2, 0, 0, 0, 0];
         answer.extend(b"answer");
         let answer = Answer::decode(&answer).expect("an answer");
-        assert!(gathered.push_answer(way, &answer));
-        let bytes = gathered.take().expect("both");
+        assert!(gathered.push_answer(way, &answer, now));
+        let (bytes, entries) = gathered.take().expect("both");
+        assert_eq!(entries, 2);
         assert_eq!(gathered.take(), None);
         let Some(Frame::Relay { run: 9, bytes }) = Frame::decode(&bytes.into()) else {
             panic!("no frame");
@@ -217,16 +285,35 @@ mod tests {
     fn a_flood_for_one_node_is_bounded() {
         let mut gathered = Gathered::new(9);
         let way = (ShardId(64), ShardId(129));
-        let count = |gathered: &mut Gathered, bytes| {
+        let count = |gathered: &mut Gathered, bytes, seconds: u64| {
+            let now = Instant::from_micros(seconds * 1_000_000);
             let pushed = (0..4 * RELAY_ENTRIES_MAX)
-                .filter(|_| gathered.push_datagram(way, &datagram(bytes)));
+                .filter(|_| gathered.push_datagram(way, &datagram(bytes), now));
             pushed.count()
         };
-        assert_eq!(count(&mut gathered, 1), RELAY_ENTRIES_MAX);
+        assert_eq!(count(&mut gathered, 1, 10), RELAY_ENTRIES_MAX);
         assert!(gathered.take().is_some());
-        let most = count(&mut gathered, 1400);
+        let most = count(&mut gathered, 1400, 20);
         assert!(most < RELAY_ENTRIES_MAX);
-        let bytes = gathered.take().expect("some").len();
-        assert!(bytes < RELAY_BYTES_MAX + 4096, "{bytes}");
+        let (bytes, entries) = gathered.take().expect("some");
+        assert!(bytes.len() < RELAY_BYTES_MAX + 4096, "{}", bytes.len());
+        assert_eq!(entries, most as u64);
+    }
+
+    #[test]
+    fn datagrams_a_second_for_one_node_are_bounded() {
+        let mut gathered = Gathered::new(9);
+        let way = (ShardId(64), ShardId(129));
+        let (mut passed, begin) = (0, 5_000_000);
+        // 100 in each millisecond of two seconds.
+        for millis in 0..2000 {
+            let now = Instant::from_micros(begin + millis * 1000);
+            for _ in 0..100 {
+                passed += u64::from(gathered.push_datagram(way, &datagram(20), now));
+            }
+            let _ = gathered.take();
+        }
+        let most = 2 * RELAY_RATE_MAX + RELAY_BURST_MAX;
+        assert!(passed <= most && passed + 40 > most, "{passed}");
     }
 }

@@ -81,6 +81,11 @@ impl Roster {
         self.own.as_ref().map(|(_, run)| run)
     }
 
+    /// This node, and what it serves.
+    pub(super) const fn own_place(&self) -> Option<(u16, Run)> {
+        self.own
+    }
+
     /// What another node serves, as far as it has said so.
     pub(super) fn served_by(&self, node: u16) -> Option<&Run> {
         self.peers.get(&node)?.as_ref()

@@ -27,6 +27,9 @@ use crate::daemon::mailbox::{Addresses, Mail};
 /// Bytes of one message about tickets, from which on the next begins another one.
 const MESSAGE_BYTES: usize = 256 << 10;
 
+/// Tickets that are looked up at once for an edge that has just begun.
+const SYNC_TICKETS_MAX: usize = 64;
+
 /// Pause before more tickets go to an edge that has just begun.
 const SYNC_EVERY: Duration = Duration::from_millis(2);
 
@@ -152,7 +155,7 @@ impl Messages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
     Home,
-    /// All nodes with the same home, and not if a link is full: who does not hear of a ticket
+    /// All nodes with the same home, and not if a link has no room to spare: who does not hear of a ticket
     /// takes no early data with it.
     All,
     Node(u16),
@@ -184,10 +187,20 @@ impl Desk {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what follows of what a node says; what it is to be answered at once. `Err`: it is
-    /// not that.
-    pub(super) fn hear(&self, node: u16, mut bytes: &[u8]) -> Result<Vec<u8>, String> {
+    /// Does what follows of what a node says; what it is to be answered at once. `home`: the
+    /// node that an edge hears of tickets from. `Err`: it is not that.
+    pub(super) fn hear(
+        &self,
+        node: u16,
+        home: Option<u16>,
+        mut bytes: &[u8],
+    ) -> Result<Vec<u8>, String> {
         let mut answers = Vec::new();
+        if !self.is_home && home != Some(node) {
+            return Err(format!(
+                "node {node} has no say about tickets: it is not the home"
+            ));
+        }
         let Some(register) = self.register.upgrade() else {
             return Ok(answers);
         };
@@ -238,8 +251,8 @@ impl Desk {
 pub(crate) struct Copies {
     nodes: Option<(Arc<Nodes>, Arc<Desk>)>,
     news: Messages,
-    /// What edges that have begun do not know yet.
-    syncs: BTreeMap<u16, VecDeque<(TicketKey, Vec<u8>)>>,
+    /// Tickets that edges that have begun do not know yet.
+    syncs: BTreeMap<u16, VecDeque<TicketKey>>,
 }
 
 impl Copies {
@@ -275,9 +288,9 @@ impl Copies {
             nodes.say_of_tickets(To::All, &message);
         }
         let begun = core::mem::take(&mut *desk.lock_begun());
+        let register = desk.register.upgrade()?;
         for node in begun {
-            let all = desk.register.upgrade().map(|register| register.all());
-            self.syncs.insert(node, all.unwrap_or_default().into());
+            self.syncs.insert(node, register.names());
         }
         self.syncs.retain(|node, left| {
             let mut messages = Messages::default();
@@ -287,10 +300,11 @@ impl Copies {
                 Some(false) => return true,
                 Some(true) => {}
             }
-            while messages.full.is_empty()
-                && let Some((key, value)) = left.pop_front()
-            {
-                messages.push(&Said::Put { key, value });
+            while messages.full.is_empty() && !left.is_empty() {
+                let names = left.drain(..left.len().min(SYNC_TICKETS_MAX));
+                for (key, value) in register.held(names) {
+                    messages.push(&Said::Put { key, value });
+                }
             }
             for message in messages.take() {
                 nodes.say_of_tickets(To::Node(*node), &message);
@@ -347,18 +361,22 @@ impl Nodes {
     }
 }
 
-/// Lets no ticket be used that a node asks for.
+/// Of a home that takes no early data: no ticket may be used, and none is kept.
 pub(super) fn refuse(mut bytes: &[u8]) -> Vec<u8> {
     let mut answers = Vec::new();
     while let Some(said) = Said::decode(&mut bytes) {
-        if let Said::Strike { strike, shard, .. } = said {
-            let kept = false;
-            let said = Said::Struck {
-                strike,
-                shard,
-                kept,
-            };
-            said.encode(&mut answers);
+        match said {
+            Said::Put { key, .. } => Said::Drop { key }.encode(&mut answers),
+            Said::Strike { strike, shard, .. } => {
+                let kept = false;
+                let said = Said::Struck {
+                    strike,
+                    shard,
+                    kept,
+                };
+                said.encode(&mut answers);
+            }
+            _ => {}
         }
     }
     answers
@@ -420,6 +438,8 @@ fn dealt_with(register: &Weak<TicketRegister>, changes: usize) {
 
 #[cfg(test)]
 mod tests {
+    use dunlin_net::TicketLimits;
+
     use super::*;
 
     fn all() -> [Said; 4] {
@@ -475,8 +495,35 @@ mod tests {
             kept: false,
         };
         let mut rest = &answers[..];
+        let key = [7; TICKET_KEY_BYTES];
+        assert_eq!(Said::decode(&mut rest), Some(Said::Drop { key }));
         assert_eq!(Said::decode(&mut rest), Some(refused));
         assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn an_edge_hears_of_tickets_from_its_home_alone() {
+        let register = Arc::new(TicketRegister::in_memory(TicketLimits::default()));
+        let desk = Desk {
+            register: Arc::downgrade(&register),
+            shards: Addresses::default(),
+            changes: Arc::default(),
+            begun: Mutex::default(),
+            is_home: false,
+        };
+        for said in all() {
+            let mut bytes = Vec::new();
+            said.encode(&mut bytes);
+            for (node, home) in [(3, Some(2)), (3, None)] {
+                assert!(desk.hear(node, home, &bytes).is_err(), "{said:?}");
+            }
+            let is_of_home = !matches!(said, Said::Strike { .. });
+            assert_eq!(
+                desk.hear(2, Some(2), &bytes).is_ok(),
+                is_of_home,
+                "{said:?}"
+            );
+        }
     }
 
     #[test]
