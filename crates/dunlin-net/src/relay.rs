@@ -351,7 +351,7 @@ mod tests {
             let to = (ShardId(64), 3);
             answers.push(to, transmit.clone(), &contents, &mut counters);
         }
-        let found = std::iter::from_fn(|| answers.pop()).count();
+        let found = core::iter::from_fn(|| answers.pop()).count();
         assert_eq!(found, most);
         assert_eq!(counters.answers_relayed, most as u64);
         assert_eq!(counters.answers_relayed_dropped, 2);

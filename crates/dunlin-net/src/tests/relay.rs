@@ -142,7 +142,7 @@ impl Rig {
                 continue;
             };
             node.poll();
-            let foreign: Vec<_> = std::iter::from_fn(|| node.net.poll_foreign()).collect();
+            let foreign: Vec<_> = core::iter::from_fn(|| node.net.poll_foreign()).collect();
             for (to, datagram) in foreign {
                 assert_eq!(to, ShardId(NUMBERS[1 - at]));
                 if let Some(other) = &mut self.nodes[1 - at] {
@@ -164,7 +164,7 @@ impl Rig {
             .iter_mut()
             .flat_map(|node| {
                 node.net.flush();
-                std::iter::from_fn(|| node.net.poll_answer()).collect::<Vec<_>>()
+                core::iter::from_fn(|| node.net.poll_answer()).collect::<Vec<_>>()
             })
             .collect();
         for (to, answer) in answers {
