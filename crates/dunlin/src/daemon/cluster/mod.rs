@@ -25,7 +25,7 @@ use dunlin_net::{Clock, NetConfig, NetKeys, TicketRegister};
 
 use super::StartError;
 use super::changes::Changes;
-use super::mailbox::{Address, Addresses, BusBatch, Mail};
+use super::mailbox::{Address, Addresses, BusBatch, INBOX_BYTES_MAX, Mail};
 use crate::config::cluster::SHARDS_MAX;
 use crate::control::cluster::Known;
 use crate::metrics::{LogViews, Readiness};
@@ -35,6 +35,10 @@ use relay::{Entry, Relayed};
 use roster::{Roster, Step};
 use tickets::{Copies, Desk, To};
 use view::Joined;
+
+/// Bytes in the inbox of a shard here from which on datagrams of other nodes for it are dropped:
+/// less than makes other shards stop reading.
+const RELAY_INBOX_BYTES: usize = INBOX_BYTES_MAX / 4;
 
 /// The shards of a node: from its number times [`SHARDS_MAX`] on.
 pub(super) fn shards_of(node: u16, count: u16) -> impl Iterator<Item = ShardId> {
@@ -654,7 +658,7 @@ impl Inner {
             if node_of(from) != node {
                 return None;
             }
-            let has_room = |address: &&Address| address.waiting() < relay::RELAY_INBOX_BYTES;
+            let has_room = |address: &&Address| address.waiting() < RELAY_INBOX_BYTES;
             let Some(address) = shards.get(to).filter(has_room) else {
                 relayed.note(false, 1);
                 continue;

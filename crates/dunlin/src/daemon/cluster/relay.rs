@@ -18,7 +18,6 @@ use dunlin_net::{Answer, ForeignDatagram};
 use super::SPARE_BYTES_MAX;
 use super::frame::begin_relay;
 use crate::config::cluster::{CROSSING_BYTES_MAX, SHARDS_MAX};
-use crate::daemon::mailbox::INBOX_BYTES_MAX;
 
 /// Bytes that one turn of a shard has for a node in this way; beyond it they are dropped.
 const RELAY_BYTES_MAX: usize = 256 << 10;
@@ -31,10 +30,6 @@ const RELAY_RATE_MAX: u64 = 20_000;
 
 /// Datagrams that may come at once, where there were fewer before.
 const RELAY_BURST_MAX: u64 = 1024;
-
-/// Bytes in the inbox of a shard here from which on datagrams of other nodes for it are dropped:
-/// less than makes other shards stop reading.
-pub(super) const RELAY_INBOX_BYTES: usize = INBOX_BYTES_MAX / 4;
 
 /// All shards may have as much at once, and then their largest packets.
 const _: () = {
