@@ -45,8 +45,10 @@ packages = $(addprefix --package ,$(notdir $(patsubst %/,%,$(dir $(wildcard $(1)
 # Runs lists of commands, and says how long each takes.
 STEPS := DUNLIN="$(TARGET)/debug/dunlin" python3 -B scripts/steps.py
 
-# Format, lints and tests of some crates; what the tests need is installed meanwhile.
+# Format, lints and tests of some crates. Packages of Debian come first, as a compiler may be
+# among what they change; what else the tests need is installed meanwhile.
 define built
+	scripts/setup-test.sh --debian
 	PACKAGES="$(1)" $(STEPS) --beside scripts/setup-test.sh "$$BUILD_STEPS"
 	PACKAGES="$(1)" $(STEPS) "$$TEST_STEPS"
 endef

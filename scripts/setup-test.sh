@@ -17,6 +17,8 @@
 #                    proxy where there is Go; with --brokers: mqttv5, a broker that speaks QUIC, from
 #                    the Rust registry; takes minutes; with --brokers --rmqttd also that
 #
+# With --debian only the packages of Debian, python3 among them.
+#
 # With --lab only what the experiments of dunlin-lab compare and read captures
 # with: mosquitto, mosquitto-clients, tshark, iproute2, libcoap3-bin, libcoap3-dev, in
 # target/peers/coap the clients of CoAP in lab/coap, where there is a C compiler, and in
@@ -364,7 +366,7 @@ cargo_brokers() {
 mkdir -p target
 debian_packages "${1:-}"
 case "${1:-}" in
---page) exit ;;
+--debian | --page) exit ;;
 --helm)
     chart_tools
     exit
