@@ -61,6 +61,16 @@ enum Said {
 }
 
 impl Said {
+    /// A ticket may not be used there.
+    const fn refused(strike: StrikeId, shard: ShardId) -> Self {
+        let kept = false;
+        Self::Struck {
+            strike,
+            shard,
+            kept,
+        }
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Put { key, value } => {
@@ -215,13 +225,7 @@ impl Desk {
                 }
                 (true, Said::Strike { key, strike, shard }) if node_of(shard) == node => {
                     if !register.strike_for(key, strike, shard) {
-                        let kept = false;
-                        let said = Said::Struck {
-                            strike,
-                            shard,
-                            kept,
-                        };
-                        said.encode(&mut answers);
+                        Said::refused(strike, shard).encode(&mut answers);
                     }
                 }
                 (false, Said::Put { key, value }) => register.copy(key, &value),
@@ -368,13 +372,7 @@ pub(super) fn refuse(mut bytes: &[u8]) -> Vec<u8> {
         match said {
             Said::Put { key, .. } => Said::Drop { key }.encode(&mut answers),
             Said::Strike { strike, shard, .. } => {
-                let kept = false;
-                let said = Said::Struck {
-                    strike,
-                    shard,
-                    kept,
-                };
-                said.encode(&mut answers);
+                Said::refused(strike, shard).encode(&mut answers);
             }
             _ => {}
         }
