@@ -73,6 +73,10 @@ fn kind_of(found: &fs::Metadata) -> &'static str {
 /// Replaces the regular file `path` in one step: after a crash it holds either the old
 /// contents or the new.
 ///
+/// A file that is there keeps its owner and group, where the caller may give files away
+/// (root), and its permissions, if strangers have none. So root can change the file of a
+/// service, and the service can still read it.
+///
 /// # Errors
 /// As [`replaceable`], or what the operating system says.
 pub fn replace(path: &Path, contents: &[u8], access: Access) -> io::Result<()> {
@@ -108,7 +112,8 @@ enum Sync {
 fn put(path: &Path, contents: &[u8], access: Access, sync: Sync) -> io::Result<PathBuf> {
     let path = replaceable(path)?;
     let temporary = temporary(&path)?;
-    let written = write(&temporary, contents, access, sync);
+    let old = fs::metadata(&path).ok();
+    let written = write(&temporary, contents, access, old.as_ref(), sync);
     let result = written.and_then(|()| fs::rename(&temporary, &path));
     if result.is_err() {
         // The first error is the one worth reporting.
@@ -128,7 +133,13 @@ fn temporary(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
-fn write(path: &Path, contents: &[u8], access: Access, sync: Sync) -> io::Result<()> {
+fn write(
+    path: &Path,
+    contents: &[u8],
+    access: Access,
+    old: Option<&fs::Metadata>,
+    sync: Sync,
+) -> io::Result<()> {
     // Left over from a process that died with this number; it may be readable
     // by others, so it is not written into.
     let _ = fs::remove_file(path);
@@ -136,6 +147,9 @@ fn write(path: &Path, contents: &[u8], access: Access, sync: Sync) -> io::Result
     options.write(true).create_new(true);
     restrict(&mut options, access);
     let mut file = options.open(path)?;
+    if let Some(old) = old {
+        keep(&file, old)?;
+    }
     file.write_all(contents)?;
     match sync {
         Sync::Now => file.sync_all(),
@@ -155,6 +169,34 @@ fn restrict(options: &mut OpenOptions, access: Access) {
 
 #[cfg(not(unix))]
 fn restrict(_: &mut OpenOptions, _: Access) {}
+
+/// Gives a new file the owner and group of the one that it replaces, and its permissions
+/// if strangers have none. Who may not give files away has a file of its own, as `restrict`
+/// made it.
+#[cfg(unix)]
+fn keep(file: &File, old: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+
+    const STRANGERS: u32 = 0o007;
+    const READ_AND_WRITE: u32 = 0o660;
+    const OWNER: u32 = 0o600;
+    let new = file.metadata()?;
+    let differs = (new.uid(), new.gid()) != (old.uid(), old.gid());
+    if differs && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
+        return Ok(());
+    }
+    match old.mode() & STRANGERS {
+        0 => file.set_permissions(fs::Permissions::from_mode(
+            old.mode() & READ_AND_WRITE | OWNER,
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+fn keep(_: &File, _: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
 
 /// Makes a rename survive loss of power.
 fn sync_directory(path: &Path) -> io::Result<()> {
@@ -188,6 +230,34 @@ mod tests {
             use std::os::unix::fs::PermissionsExt as _;
             let mode = fs::metadata(&path).expect("there").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    /// What may be given away needs root, as which CI runs; for others the owner stays.
+    #[test]
+    #[cfg(unix)]
+    fn owner_and_permissions_are_those_of_the_file_before() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+        const NOBODY: u32 = 65534;
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("secret");
+        for (before, access, after) in [
+            (0o600, Access::Private, 0o600),
+            (0o640, Access::Private, 0o640),
+            (0o440, Access::Private, 0o640),
+            (0o644, Access::Private, 0o600),
+            (0o600, Access::Public, 0o600),
+        ] {
+            fs::write(&path, b"old").expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(before)).expect("set");
+            let given = chown(&path, Some(NOBODY), Some(NOBODY)).is_ok();
+            replace(&path, b"new", access).expect("replaced");
+            let found = fs::metadata(&path).expect("there");
+            assert_eq!(found.mode() & 0o777, after, "{before:o}");
+            assert_eq!((found.uid(), found.gid()) == (NOBODY, NOBODY), given);
+            assert_eq!(fs::read(&path).expect("read"), b"new");
+            fs::remove_file(&path).expect("removed");
         }
     }
 
