@@ -17,6 +17,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(120);
 /// Where a broker that is installed as a service has its configuration.
 const SERVICE: &str = "/etc/dunlin/dunlin.toml";
 
+/// Where it is started, and its relative paths begin.
+const SERVICE_DIRECTORY: &str = "/var/lib/dunlin";
+
 /// The socket of the broker with this configuration file. Without one: of the broker
 /// that was started without one in this directory, or else of the service.
 ///
@@ -29,6 +32,9 @@ pub(crate) fn socket_of(config: Option<&Path>) -> anyhow::Result<PathBuf> {
     let service = Some(Path::new(SERVICE)).filter(|path| here.is_none() && path.exists());
     let loaded = Config::load(config.or(service), &[])?;
     match loaded.control_path() {
+        Some(path) if config.is_none() && service.is_some() => {
+            Ok(Path::new(SERVICE_DIRECTORY).join(path))
+        }
         Some(path) => Ok(path),
         None => bail!("the configuration says that there is no control socket"),
     }

@@ -54,6 +54,17 @@ pub struct Imported {
     pub passwords: Option<String>,
 }
 
+impl Imported {
+    /// Says where Dunlin keeps its store; without that it is `dunlin-data` in the directory
+    /// in which the broker is started.
+    pub fn set_data_dir(&mut self, dir: &Path) {
+        let line = format!("data_dir = {}\n\n", quoted(&dir.display().to_string()));
+        // Keys outside of tables come before all tables.
+        let at = self.toml.find("\n\n").map_or(0, |end| end + 2);
+        self.toml.insert_str(at, &line);
+    }
+}
+
 /// An import under way.
 #[derive(Default)]
 pub(crate) struct Import {

@@ -170,6 +170,17 @@ fn what_is_lost_is_named_with_its_line() {
 }
 
 #[test]
+fn the_data_directory_is_a_key_of_the_whole_file() {
+    let (mut imported, dir) = import(&[("mosquitto.conf", "sys_interval 30\nlistener 1883\n")]);
+    imported.set_data_dir(Path::new("/var/lib/\"dunlin\""));
+    let config = Config::parse(&dir.path().join("dunlin.toml"), &imported.toml);
+    let config = config.expect(&imported.toml);
+    assert_eq!(config.data_dir, Path::new("/var/lib/\"dunlin\""));
+    assert!(imported.toml.contains("[sys]\ninterval = \"30s\"\n"));
+    assert!(imported.toml.starts_with("# Made by"), "{}", imported.toml);
+}
+
+#[test]
 fn nothing_said_is_as_in_mosquitto() {
     let (imported, _dir) = import(&[("mosquitto.conf", "\n")]);
     assert!(imported.toml.contains("address = \"127.0.0.1:1883\""));

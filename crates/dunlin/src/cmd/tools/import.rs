@@ -29,6 +29,11 @@ pub(crate) struct Import {
     /// File to write; - for standard output.
     #[arg(short, long, value_name = "FILE", default_value = "dunlin.toml")]
     output: PathBuf,
+    /// Data directory of the new broker; /var/lib/dunlin for the service of the Debian
+    /// package. Without it the configuration names none, and it is dunlin-data where the
+    /// broker is started.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// Replace files that are there.
     #[arg(long)]
     force: bool,
@@ -45,7 +50,10 @@ impl Import {
             true => PathBuf::from(PASSWORDS),
             false => self.output.with_file_name(PASSWORDS),
         };
-        let imported = import::mosquitto(&self.file, &passwords.display().to_string())?;
+        let mut imported = import::mosquitto(&self.file, &passwords.display().to_string())?;
+        if let Some(dir) = &self.data_dir {
+            imported.set_data_dir(dir);
+        }
         Config::parse(&self.output, &imported.toml)
             .context("a value of mosquitto's is none that Dunlin takes")?;
         if is_stdout {
