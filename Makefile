@@ -14,7 +14,7 @@ ARGS ?=
 	container-test helm-test page-test publish-check sink-test small
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 run: ## build the release binary and start a broker (ARGS='--config x.toml')
 	$(CARGO) build --release --package dunlin
@@ -181,8 +181,9 @@ lab-book: ## the book's page of results, from the runs in target/lab/runs
 deb: ## a Debian package with a service, in target/debian/
 	scripts/package/deb.sh
 
-deb-test: ## install the package in a clean root, use it, upgrade it, remove it (root)
+deb-test: ## install the package in a clean root and in a booted one, use it, remove it (root)
 	scripts/package/test.sh
+	scripts/package/service.sh
 
 small: ## the broker alone, as small as it gets; fails over 8 MiB
 	scripts/package/small.sh

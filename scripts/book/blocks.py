@@ -17,6 +17,9 @@ What readers do not see, such as another machine's part, is a comment:
 
 `<!-- stop -->` ends the programs that were started, `<!-- wait TEXT -->` waits for a
 line of theirs, `<!-- input TEXT -->` is what the next commands read.
+
+A page with `<!-- machine -->` is for a machine with services and the Debian package:
+scripts/package/service.sh runs it.
 """
 
 import re
@@ -29,6 +32,7 @@ COMMENT = re.compile(r"^<!-- (run|fails|start|shows|stop|wait|input)\b ?(.*?)(--
 # What may be done with a block that is a command.
 COMMANDS = ("run", "fails", "start")
 SKETCH = "sketch"
+MACHINE = "<!-- machine -->"
 
 
 class Mistake(Exception):
@@ -47,6 +51,11 @@ class Block:
 def has_some(page: Path) -> bool:
     """Whether there is something to be done. Then every command of the page has a mark."""
     return MARKED.search(page.read_text()) is not None
+
+
+def is_of_machine(page: Path) -> bool:
+    """Whether its commands are for a machine with services."""
+    return MACHINE in page.read_text().splitlines()
 
 
 def of_page(page: Path) -> list[Block]:

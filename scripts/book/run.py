@@ -46,8 +46,9 @@ def main() -> int:
 
 
 def every_page() -> list[Path]:
-    """Those by task must have commands, or links to them; others may."""
-    pages = sorted(BOOK.glob("*.md"))
+    """Those by task must have commands, or links to them; others may. A page for a machine
+    is not run here."""
+    pages = sorted(page for page in BOOK.glob("*.md") if not blocks.is_of_machine(page))
     return [page for page in pages if page.name.startswith("operate") or blocks.has_some(page)]
 
 

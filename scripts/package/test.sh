@@ -3,7 +3,7 @@
 # archive, and does what an administrator does: install, start as the service's
 # user, publish and receive, change the configuration, install again, purge.
 #
-#   scripts/package/test.sh [PACKAGE]
+#   scripts/package/test.sh [PACKAGE]      (SUITE=trixie: of another Debian than this one)
 #
 # Needs root and mmdebstrap, which it installs; there is no systemd in the root, so
 # the script reads the unit and stands in for it, the service manager's socket
@@ -31,9 +31,9 @@ end() {
     rm -rf "$root"
 }
 trap end EXIT
-. /etc/os-release
-echo "== a clean $VERSION_CODENAME"
-mmdebstrap --quiet --variant=apt --include=adduser "$VERSION_CODENAME" "$root"
+suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
+echo "== a clean $suite"
+mmdebstrap --quiet --variant=apt --include=adduser "$suite" "$root"
 mount -t proc proc "$root/proc"
 echo 127.0.0.1 localhost > "$root/etc/hosts"
 cp "$package" "$root/dunlin.deb"
@@ -52,7 +52,8 @@ DEBIAN_FRONTEND=noninteractive inside apt-get install -y -qq --no-install-recomm
     fail "the package cannot be installed"
 inside getent passwd dunlin >/dev/null || fail "there is no user"
 for file in /usr/share/man/man1/dunlin-broker.1.gz /etc/dunlin/dunlin.toml \
-    /usr/share/bash-completion/completions/dunlin /usr/lib/systemd/system/dunlin.service; do
+    /usr/share/bash-completion/completions/dunlin /usr/lib/systemd/system/dunlin.service \
+    /usr/share/doc/dunlin/CHANGELOG.md /usr/share/doc/dunlin/book/operate-service.md; do
     inside dpkg -L dunlin | grep -qx "$file" || fail "$file is not in the package"
 done
 [ "$(inside stat -c %U:%a /var/lib/dunlin)" = dunlin:700 ] || fail "the data directory is open"
