@@ -199,8 +199,8 @@ helm-test: ## lint the Helm chart, and check what it renders, with helm that is 
 	$(CARGO) build --package dunlin
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/package/helm.sh
 
-publish-check: ## package every crate and all but upload it, in the order of their dependencies
-	$(CARGO) publish --workspace --dry-run --no-verify $(ARGS)
+publish-check: ## package every crate, compile each from its package, and all but upload it
+	$(CARGO) publish --workspace --dry-run $(ARGS)
 
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
 	scripts/mcu/size.sh

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the repository that a compiler cannot
 //! hold. Each rule is a function from the files to findings.
 
+mod includes;
 mod layers;
 mod links;
 mod manifests;
@@ -84,6 +85,7 @@ fn measures(tree: &Tree) -> Vec<Measure> {
 /// Everything that is wrong with a tree, in order of path and line.
 fn check(tree: &Tree, measures: &[Measure]) -> Vec<Finding> {
     let rules = [
+        includes::check,
         layers::check,
         openings::check,
         rooms::check,

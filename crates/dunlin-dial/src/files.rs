@@ -239,7 +239,7 @@ mod tests {
     fn owner_and_permissions_are_those_of_the_file_before() {
         use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 
-        const NOBODY: u32 = 65534;
+        const OTHER: u32 = 65534;
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("secret");
         for (before, access, after) in [
@@ -251,11 +251,11 @@ mod tests {
         ] {
             fs::write(&path, b"old").expect("written");
             fs::set_permissions(&path, fs::Permissions::from_mode(before)).expect("set");
-            let given = chown(&path, Some(NOBODY), Some(NOBODY)).is_ok();
+            let given = chown(&path, Some(OTHER), Some(OTHER)).is_ok();
             replace(&path, b"new", access).expect("replaced");
             let found = fs::metadata(&path).expect("there");
             assert_eq!(found.mode() & 0o777, after, "{before:o}");
-            assert_eq!((found.uid(), found.gid()) == (NOBODY, NOBODY), given);
+            assert_eq!((found.uid(), found.gid()) == (OTHER, OTHER), given);
             assert_eq!(fs::read(&path).expect("read"), b"new");
             fs::remove_file(&path).expect("removed");
         }

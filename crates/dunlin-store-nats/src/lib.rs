@@ -18,7 +18,7 @@
 //!
 //! This crate knows requests and answers of `dunlin-store`; no protocol of clients, no
 //! broker. Nothing but it and `dunlin-bus`, which connects by its means, names async-nats.
-#![doc = include_str!("../../../docs/book/src/cluster-log.md")]
+#![doc = include_str!("../cluster-log.md")]
 #![forbid(unsafe_code)]
 
 mod api;

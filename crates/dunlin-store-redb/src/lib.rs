@@ -6,7 +6,7 @@
 //!
 //! What follows is the chapter "The store" of the book, which draws the file
 //! byte by byte.
-#![doc = include_str!("../../../docs/book/src/store.md")]
+#![doc = include_str!("../store.md")]
 #![forbid(unsafe_code)]
 
 mod changes;

@@ -119,7 +119,7 @@ fn leads_nowhere(tree: &Tree, from: &str, target: &str) -> bool {
 }
 
 /// A relative target as a path from the root; `None` when it leaves it.
-fn resolve(from: &str, target: &str) -> Option<String> {
+pub(super) fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     for part in target.split('/') {

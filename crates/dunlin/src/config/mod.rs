@@ -53,7 +53,7 @@ pub use sections::{Auth, ShardThreads, Step};
 use sections::{Control, Log, Metrics, Quic, Store, Sys};
 
 /// The commented file that shows every key with its default.
-pub const EXAMPLE: &str = include_str!("../../../../dunlin.example.toml");
+pub const EXAMPLE: &str = include_str!("../../dunlin.example.toml");
 
 /// Most shards that can be asked for.
 pub const SHARDS_MAX: u16 = 1024;
