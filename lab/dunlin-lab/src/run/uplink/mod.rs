@@ -300,7 +300,7 @@ fn figures_of(records: &[Record], system: &str, cloud: &str) -> Vec<Claim> {
     ];
     let of = |(metric, phase, word, statistic, unit)| {
         let sample = sample(records, (system, cloud), metric, phase);
-        let phase = if phase == "" { "" } else { " while " }.to_owned() + phase;
+        let phase = if phase.is_empty() { "" } else { " while " }.to_owned() + phase;
         let what = format!("{system}, cloud {cloud}: {metric}{phase}, {word}");
         row(what, sample.estimate(statistic), unit)
     };
