@@ -15,7 +15,9 @@
 #   target/thumb     where rustup has none for the Cortex-M4, a compiler (scripts/mcu/toolchain.sh)
 #   target/peers     nats-server 2.15, for the log of a partition, from the Go module
 #                    proxy where there is Go; with --brokers: mqttv5, a broker that speaks QUIC, from
-#                    the Rust registry; takes minutes; with --brokers --rmqttd also that
+#                    the Rust registry; takes minutes; with --brokers --rmqttd also that;
+#                    with --brokers HiveMQ CE, which scripts/interop/hivemq/pom.xml names,
+#                    from Maven (100 MB), where there are a JDK and maven
 #
 # With --debian only the packages of Debian, python3 among them.
 #
@@ -259,6 +261,29 @@ artemis() {
     fi
 }
 
+# HiveMQ CE, for the bridge.
+hivemq() {
+    local folder="${CARGO_TARGET_DIR:-target}/peers/hivemq" source=scripts/interop/hivemq
+    if [ "$folder/classes/Embedded.class" -nt "$source/Embedded.java" ] &&
+        [ "$folder/classes/Embedded.class" -nt "$source/pom.xml" ]; then
+        return
+    fi
+    if ! command -v mvn >/dev/null || ! command -v javac >/dev/null; then
+        skip 'HiveMQ CE: no JDK or no maven'
+        return
+    fi
+    rm -rf "$folder"
+    mkdir -p "$folder/classes"
+    if timeout "$SECONDS_MAX" mvn -q -B -f "$source/pom.xml" dependency:copy-dependencies \
+        "-DoutputDirectory=$(realpath "$folder")/lib" >target/setup-hivemq.log 2>&1 &&
+        javac -nowarn -cp "$folder/lib/*" -d "$folder/classes" "$source/Embedded.java" \
+            >>target/setup-hivemq.log 2>&1; then
+        done_with "installed HiveMQ CE into $folder"
+    else
+        skip 'HiveMQ CE: see target/setup-hivemq.log'
+    fi
+}
+
 # Clients of CoAP by libcoap, for the experiments.
 coap_peer() {
     local peer="${CARGO_TARGET_DIR:-target}/peers/coap/coap-peer"
@@ -386,4 +411,5 @@ coap_peer
 thumb
 if [ "${1:-}" = --brokers ]; then
     cargo_brokers "${2:-}"
+    hivemq
 fi

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Our bridge with mosquitto as the other broker: over TCP, TLS and WebSocket, in MQTT 5.0
-# and 3.1.1, each QoS both ways, and while mosquitto is away. Prints, last, `N passed,
-# N failed, N skipped`.
+# Our bridge with mosquitto and HiveMQ CE as the other broker: over TCP, TLS and WebSocket,
+# in MQTT 5.0 and 3.1.1, each QoS both ways, and while the other broker is away. Prints,
+# last, `N passed, N failed, N skipped`.
 #
-#   scripts/interop/bridge.sh [--all]
+#   scripts/interop/bridge.sh [--all] [--peer mosquitto|hivemq]
 #
-# Without --all, over TCP and TLS only. DUNLIN names the binary, as for run.sh. What is not installed is skipped in words.
+# Without --all, over TCP and TLS only, and with mosquitto only. DUNLIN names the binary, as
+# for run.sh. What is not installed is skipped in words; scripts/setup-test.sh --brokers
+# installs HiveMQ CE.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . scripts/skip.sh

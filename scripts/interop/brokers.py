@@ -20,7 +20,7 @@ from ports import free_port  # noqa: E402
 
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
-# Longest that a broker may take to listen, and to stop.
+# Longest that most brokers may take to listen, and that one may take to stop.
 START_SECONDS_MAX = 20
 STOP_SECONDS_MAX = 10
 
@@ -62,6 +62,8 @@ class Broker:
     transports: tuple[str, ...] = ()
     # Beside MQTT, at the same ports.
     speaks_amqp = False
+    # Longest that it may take to listen.
+    start_seconds_max = START_SECONDS_MAX
     # Name and password of a user, when the broker is started with one.
     user: tuple[str, str] | None = None
 
@@ -90,7 +92,7 @@ class Broker:
             self.prepared = self.command()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.prepared, stdout=log, stderr=log, cwd=self.folder)
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + self.start_seconds_max
         for transport, port in self.ports.items():
             if transport == "quic":
                 continue
@@ -281,6 +283,50 @@ class Rmqttd(Broker):
         config = self.folder / "rmqtt.toml"
         config.write_text("\n".join(lines) + "\n")
         return [str(self.binary()), "--config", str(config)]
+
+
+class HiveMq(Broker):
+    """HiveMQ CE, embedded by scripts/interop/hivemq; its sessions outlive a restart."""
+
+    name = "hivemq"
+    transports = ("tcp", "tls", "ws", "wss")
+    LISTENERS = {
+        "tcp": "tcp-listener",
+        "tls": "tls-tcp-listener",
+        "ws": "websocket-listener",
+        "wss": "tls-websocket-listener",
+    }
+    FOLDER = TARGET / "peers/hivemq"
+    # Java, which starts slowly on a machine with other work.
+    start_seconds_max = 90
+
+    @staticmethod
+    def binary() -> Path | None:
+        java = shutil.which("java")
+        built = (HiveMq.FOLDER / "classes/Embedded.class").is_file()
+        return Path(java) if java and built else None
+
+    def command(self) -> list[str]:
+        store = self.folder / "server.p12"
+        export = ["openssl", "pkcs12", "-export", "-passout", "pass:hivemq"]
+        export += ["-in", "server.pem", "-inkey", "server.key", "-out", str(store)]
+        subprocess.run(export, cwd=self.certificates, check=True, capture_output=True)
+        lines = ["<hivemq><listeners>"]
+        for transport, port in self.ports.items():
+            kind = self.LISTENERS[transport]
+            lines += [f"<{kind}><port>{port}</port><bind-address>127.0.0.1</bind-address>"]
+            if transport in ("tls", "wss"):
+                lines += [
+                    f"<tls><keystore><path>{store}</path><password>hivemq</password>",
+                    "<private-key-password>hivemq</private-key-password></keystore></tls>",
+                ]
+            lines += [f"</{kind}>"]
+        lines += ["</listeners>"]
+        lines += ["<anonymous-usage-statistics><enabled>false</enabled>"]
+        lines += ["</anonymous-usage-statistics></hivemq>"]
+        (self.folder / "config.xml").write_text("\n".join(lines) + "\n")
+        path = f"{self.FOLDER / 'classes'}:{self.FOLDER / 'lib/*'}"
+        return [str(self.binary()), "-Xmx512m", "-cp", path, "Embedded", str(self.folder)]
 
 
 def installed(program: str) -> Path | None:

@@ -1,7 +1,8 @@
-"""Runs a bridge of this repository's broker to mosquitto: a row for each transport and
-version of MQTT.
+"""Runs a bridge of this repository's broker to brokers by others: a row for each of them,
+transport and version of MQTT.
 """
 
+import argparse
 import queue
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 import results
-from brokers import Dunlin, Mosquitto
+from brokers import Broker, Dunlin, HiveMq, Mosquitto
 
 SCHEMES = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss"}
 VERSIONS = ("5.0", "3.1.1")
@@ -21,7 +22,7 @@ VERSIONS = ("5.0", "3.1.1")
 SECONDS_MAX = 20
 # Time in which a message that must not come would have come.
 QUIET_SECONDS = 1
-# Messages published while mosquitto is away.
+# Messages published while the other broker is away.
 AWAY_MESSAGES = 50
 
 
@@ -36,35 +37,52 @@ class KeptMosquitto(Mosquitto):
         return command
 
 
+# Those that take what says in MQTT 3.1.1 that a client is a bridge, so that topics may go
+# both ways.
+TAKE_BRIDGES = (KeptMosquitto,)
+PEERS: tuple[type[Broker], ...] = (KeptMosquitto, HiveMq)
+
+
 class Bridging(Dunlin):
     """Our broker with a bridge."""
 
     transports = ("tcp",)
 
-    def __init__(self, folder: Path, remote: Mosquitto, transport: str, version: str) -> None:
+    def __init__(self, folder: Path, remote: Broker, transport: str, version: str) -> None:
         super().__init__(folder)
         self.remote = remote
         self.transport = transport
         self.version = version
+        # Where what comes in is: among what goes out, where that comes back to no one.
+        has_both = version == "5.0" or isinstance(remote, TAKE_BRIDGES)
+        self.inward = "b" if has_both else "c"
 
     def command(self) -> list[str]:
         command = super().command()
         # Without properties, what goes out beside topics that come in has QoS 1 at most.
         qos = 2 if self.version == "5.0" else 1
         port = self.remote.ports[self.transport]
+        connection = 'reconnect_min = "50ms", reconnect_max = "200ms"'
+        topics = {"b": "both"}
+        if self.inward != "b":
+            connection += ", bridge_flag = false"
+            topics = {"b": "out", self.inward: "in"}
         lines = [
             "[[bridge]]",
             'name = "up"',
             f'url = "{SCHEMES[self.transport]}://localhost:{port}"',
             f'version = "{self.version}"',
             f'tls.ca = "{self.remote.ca}"',
-            'connection = { reconnect_min = "50ms", reconnect_max = "200ms" }',
-            "[[bridge.topic]]",
-            'pattern = "b/#"',
-            'direction = "both"',
-            f"qos = {qos}",
-            'remote_prefix = "far/"',
+            f"connection = {{ {connection} }}",
         ]
+        for topic, direction in topics.items():
+            lines += [
+                "[[bridge.topic]]",
+                f'pattern = "{topic}/#"',
+                f'direction = "{direction}"',
+                f"qos = {qos}",
+                'remote_prefix = "far/"',
+            ]
         config = self.folder / "dunlin.toml"
         config.write_text(config.read_text() + "\n".join(lines) + "\n")
         return command
@@ -107,11 +125,11 @@ def expect(got: object, wanted: object, what: str) -> None:
         raise AssertionError(f"{what}: {got!r} instead of {wanted!r}")
 
 
-def joined(ours: Bridging, theirs: Mosquitto, here: Subscriber, there: Subscriber) -> None:
+def joined(ours: Bridging, theirs: Broker, here: Subscriber, there: Subscriber) -> None:
     """Waits until messages go both ways."""
     probes = (
         (ours.ports["tcp"], "b/probe", there),
-        (theirs.ports["tcp"], "far/b/probe", here),
+        (theirs.ports["tcp"], f"far/{ours.inward}/probe", here),
     )
     for port, topic, at in probes:
         until = time.monotonic() + SECONDS_MAX
@@ -125,18 +143,21 @@ def joined(ours: Bridging, theirs: Mosquitto, here: Subscriber, there: Subscribe
             pass
 
 
-def both_ways(ours: Bridging, theirs: Mosquitto) -> None:
-    here = Subscriber(ours.ports["tcp"], "b/#")
-    there = Subscriber(theirs.ports["tcp"], "far/b/#")
+def both_ways(ours: Bridging, theirs: Broker) -> None:
+    here = Subscriber(ours.ports["tcp"], "#")
+    there = Subscriber(theirs.ports["tcp"], "far/#")
     try:
         joined(ours, theirs, here, there)
         for qos in (0, 1, 2) if ours.version == "5.0" else (0, 1):
-            ways = ((ours.ports["tcp"], "b/x"), (theirs.ports["tcp"], "far/b/x"))
-            for port, topic in ways:
-                payload = f"q{qos} {topic}"
-                publish(port, topic, payload, qos)
-                expect(here.next(), f"b/x {qos} {payload}", "here")
-                expect(there.next(), f"far/b/x {qos} {payload}", "there")
+            ways = (
+                (ours.ports["tcp"], "", "b/x"),
+                (theirs.ports["tcp"], "far/", f"{ours.inward}/x"),
+            )
+            for port, prefix, topic in ways:
+                payload = f"q{qos} {prefix}{topic}"
+                publish(port, prefix + topic, payload, qos)
+                expect(here.next(), f"{topic} {qos} {payload}", "here")
+                expect(there.next(), f"far/{topic} {qos} {payload}", "there")
         expect(here.next(QUIET_SECONDS), "nothing", "an echo here")
         expect(there.next(QUIET_SECONDS), "nothing", "an echo there")
     finally:
@@ -144,15 +165,21 @@ def both_ways(ours: Bridging, theirs: Mosquitto) -> None:
         there.stop()
 
 
-def away(ours: Bridging, theirs: Mosquitto) -> None:
-    """What is published while mosquitto is away comes in order, once or more."""
+def away(ours: Bridging, theirs: Broker) -> None:
+    """What is published while the other broker is away comes in order, once or more."""
     port = theirs.ports["tcp"]
     session = ["-i", "reader", "-c"]
     reader = Subscriber(port, "far/b/#", *session)
-    publish(ours.ports["tcp"], "b/y", "before", 1)
-    while "before" not in reader.next():
-        pass
-    reader.stop()
+    until = time.monotonic() + SECONDS_MAX
+    try:
+        # What comes before it has subscribed is not for it.
+        publish(ours.ports["tcp"], "b/y", "before", 1)
+        while "before" not in reader.next(0.3):
+            if time.monotonic() > until:
+                raise AssertionError("the reader hears nothing")
+            publish(ours.ports["tcp"], "b/y", "before", 1)
+    finally:
+        reader.stop()
     theirs.stop()
     for number in range(AWAY_MESSAGES):
         publish(ours.ports["tcp"], "b/y", str(number), 1)
@@ -174,11 +201,18 @@ def away(ours: Bridging, theirs: Mosquitto) -> None:
 CASES = (("both ways, without echo", both_ways), ("while it is away", away))
 
 
-def run_one(transport: str, version: str, count: Counter[str], failures: list[str]) -> str:
+def run_one(
+    peer: type[Broker],
+    transport: str,
+    version: str,
+    count: Counter[str],
+    failures: list[str],
+) -> str:
+    row = f"{peer.name:9} {transport:4} {version:5}"
     with tempfile.TemporaryDirectory(prefix="bridge-") as folder:
         (Path(folder) / "there").mkdir()
         (Path(folder) / "here").mkdir()
-        theirs = KeptMosquitto(Path(folder) / "there")
+        theirs = peer(Path(folder) / "there")
         ours = Bridging(Path(folder) / "here", theirs, transport, version)
         try:
             theirs.start()
@@ -187,11 +221,11 @@ def run_one(transport: str, version: str, count: Counter[str], failures: list[st
                 try:
                     case(ours, theirs)
                     count["ok"] += 1
-                    print(f"ok    {transport:4} {version:5} {name}", flush=True)
+                    print(f"ok    {row} {name}", flush=True)
                 except (AssertionError, subprocess.SubprocessError) as error:
                     count["FAIL"] += 1
-                    failures.append(f"{transport} {version} {name}: {error}")
-                    print(f"FAIL  {transport:4} {version:5} {name}", flush=True)
+                    failures.append(f"{row} {name}: {error}")
+                    print(f"FAIL  {row} {name}", flush=True)
                     return ours.tail()
         finally:
             ours.stop()
@@ -200,19 +234,30 @@ def run_one(transport: str, version: str, count: Counter[str], failures: list[st
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true", help="each transport and each broker")
+    parser.add_argument("--peer", choices=[peer.name for peer in PEERS], help="only this broker")
+    args = parser.parse_args()
     count: Counter[str] = Counter()
     failures: list[str] = []
-    for kind in (Dunlin, Mosquitto):
-        if kind.binary() is None:
-            print(f"interop: skipped: no {kind.name}")
-            count["skip"] += 1
-            return results.conclude(count, failures)
+    if Dunlin.binary() is None:
+        print("interop: skipped: no dunlin")
+        count["skip"] += 1
+        return results.conclude(count, failures)
     log = ""
     # WebSocket is the same bridge on other bytes.
-    transports = tuple(SCHEMES) if "--all" in sys.argv[1:] else ("tcp", "tls")
-    for transport in transports:
-        for version in VERSIONS:
-            log = run_one(transport, version, count, failures) or log
+    transports = tuple(SCHEMES) if args.all else ("tcp", "tls")
+    for peer in PEERS:
+        is_wanted = args.peer == peer.name if args.peer else args.all or peer is KeptMosquitto
+        if not is_wanted:
+            continue
+        if peer.binary() is None:
+            print(f"interop: skipped: no {peer.name}: scripts/setup-test.sh --brokers")
+            count["skip"] += 1
+            continue
+        for transport in transports:
+            for version in VERSIONS:
+                log = run_one(peer, transport, version, count, failures) or log
     return results.conclude(count, failures, log)
 
 

@@ -81,6 +81,16 @@ impl Lab {
 
     /// Dunlin in a namespace, listening at all ports, with a store of its own.
     pub(crate) fn broker_in(&self, namespace: &Namespace, settings: &[&str]) -> Result<Server> {
+        self.dunlin_with(namespace, settings, "")
+    }
+
+    /// The same, with more tables at the end of its configuration.
+    pub(crate) fn dunlin_with(
+        &self,
+        namespace: &Namespace,
+        settings: &[&str],
+        tables: &str,
+    ) -> Result<Server> {
         let number = self.brokers.fetch_add(1, Ordering::Relaxed);
         let mut config = String::from("[auth]\nanonymous = \"always\"\n");
         for (transport, port) in [("quic", QUIC_PORT), ("tls", TLS_PORT), ("tcp", TCP_PORT)] {
@@ -94,6 +104,7 @@ impl Lab {
                 }
             }
         }
+        config.push_str(tables);
         let path = self.temporary(&format!("broker-{number}.toml"));
         std::fs::write(&path, config)?;
         let mut command = namespace.command(&self.dunlin);
@@ -110,11 +121,22 @@ impl Lab {
 
     /// Mosquitto in a namespace, TLS and TCP; `None` where it is not installed.
     pub(crate) fn mosquitto_in(&self, namespace: &Namespace) -> Result<Option<Server>> {
+        self.mosquitto_with(namespace, "")
+    }
+
+    /// The same, with more lines at the end of its configuration; `FOLDER` in them is
+    /// where the certificates are that it can read.
+    pub(crate) fn mosquitto_with(
+        &self,
+        namespace: &Namespace,
+        lines: &str,
+    ) -> Result<Option<Server>> {
         let Some(program) = find("mosquitto") else {
             return Ok(None);
         };
         // It gives up root, so the key must be readable to others.
-        let folder = self.temporary("mosquitto");
+        let number = self.brokers.fetch_add(1, Ordering::Relaxed);
+        let folder = self.temporary(&format!("mosquitto-{number}"));
         std::fs::create_dir_all(&folder)?;
         for file in ["ca.pem", "server.pem", "server.key"] {
             let copy = folder.join(file);
@@ -127,13 +149,14 @@ impl Lab {
             "persistence false\nallow_anonymous true\nset_tcp_nodelay true\n\
              max_queued_messages 0\nmax_inflight_messages 0\n\
              listener {TCP_PORT}\nlistener {TLS_PORT}\n\
-             certfile {shown}/server.pem\nkeyfile {shown}/server.key\ntls_version tlsv1.3\n"
+             certfile {shown}/server.pem\nkeyfile {shown}/server.key\ntls_version tlsv1.3\n{}",
+            lines.replace("FOLDER", &shown.to_string())
         );
         let path = folder.join("mosquitto.conf");
         std::fs::write(&path, config)?;
         let mut command = namespace.command(program);
         command.arg("-c").arg(&path);
-        let log = self.temporary("mosquitto.log");
+        let log = self.temporary(&format!("mosquitto-{number}.log"));
         Server::start(namespace, command, TCP_PORT, &log).map(Some)
     }
 

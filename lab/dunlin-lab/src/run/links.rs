@@ -8,12 +8,12 @@
 //! lines with the time in them, and reads them again.
 
 use core::time::Duration;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{BufRead as _, BufReader};
+use std::process::{ChildStdout, Command};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use dunlin_link::Side;
 use dunlin_link::linux::Emulator;
 
@@ -21,8 +21,8 @@ use super::bench::{Bench, behind, measure, outcome};
 use super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::plan;
 use super::record::{Cell, Outcome, Record, Scale};
+use super::running::Running;
 use super::stats::{Pick, Sample, Statistic, float};
-use crate::children::Known;
 use crate::lab::{Lab, TCP_PORT};
 
 /// Eight links, and who is late on them.
@@ -121,14 +121,14 @@ impl Experiment for Links {
         };
         send.arg("-l");
         let mut receiver = Running::start(receive)?;
-        let arrivals = receiver.child.stdout.take().context("no output")?;
-        receiver.await_links()?;
+        let arrivals = receiver.output()?;
+        receiver.await_lines(LINKS, "receiving from")?;
         let mut sender = Running::start(send)?;
         let clock = Instant::now();
         let reading = thread::spawn(move || read(arrivals, clock));
         let (sent, late_us) = write(&mut sender, clock, time(scale))?;
         // Its input has ended.
-        sender.await_end()?;
+        sender.await_end(PATIENCE)?;
         thread::sleep(LAST);
         drop(receiver);
         let arrived = reading.join().ok().context("a thread failed")?;
@@ -217,64 +217,9 @@ fn client(bench: &Bench<'_>, tool: &str, side: Side, more: &[&str]) -> Command {
     command
 }
 
-/// A client, which is killed when it is dropped.
-struct Running {
-    child: Child,
-    _known: Known,
-}
-
-impl Running {
-    fn start(mut command: Command) -> Result<Self> {
-        let child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .context("cannot start a client")?;
-        let _known = Known::new(&child);
-        Ok(Self { child, _known })
-    }
-
-    /// Waits until all links of a receiver are attached.
-    fn await_links(&mut self) -> Result<()> {
-        let said = self.child.stderr.take().context("no output")?;
-        let mut lines = BufReader::new(said).lines();
-        for _ in 0..LINKS {
-            let line = lines.next().context("the receiver has ended")??;
-            if !line.starts_with("receiving from") {
-                bail!("the receiver says: {line}");
-            }
-        }
-        Ok(())
-    }
-
-    fn await_end(&mut self) -> Result<()> {
-        drop(self.child.stdin.take());
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait()? {
-                if status.success() {
-                    return Ok(());
-                }
-                bail!("the sender ended with {status}");
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        bail!("the sender does not end")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Writes lines with their times, in microseconds; how many of them count, and how
 /// late all but one in fifty were.
 fn write(sender: &mut Running, clock: Instant, time: Duration) -> Result<(u64, u64)> {
-    let input = sender.child.stdin.as_mut().context("no input")?;
     let (mut count, mut late) = (0, Vec::new());
     let end = WARM_UP + time;
     for due in (0..).map(|n| EVERY * n).take_while(|due| *due < end) {
@@ -285,7 +230,7 @@ fn write(sender: &mut Running, clock: Instant, time: Duration) -> Result<(u64, u
         let mut line = format!("{}.", now.as_micros());
         line.extend(core::iter::repeat_n('.', BYTES.saturating_sub(line.len())));
         line.push('\n');
-        input.write_all(line.as_bytes())?;
+        sender.write(&line)?;
     }
     late.sort_unstable();
     let p98 = late.get(late.len() * 98 / 100).copied();

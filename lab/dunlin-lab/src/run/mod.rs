@@ -28,10 +28,12 @@ mod race;
 mod reading;
 pub(crate) mod record;
 pub(crate) mod report;
+mod running;
 pub(crate) mod stats;
 pub(crate) mod store;
 mod storm;
 pub(crate) mod systems;
+mod uplink;
 pub(crate) mod validity;
 mod visits;
 mod wake;
@@ -60,6 +62,7 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &iqbal::BANDWIDTH,
     &isolation::Isolation,
     &links::Links,
+    &uplink::Uplink,
     &wake::Wake,
     &reading::Reading,
     &cipher::Cipher,

@@ -142,6 +142,25 @@ pub(crate) static SYSTEMS: &[System] = &[
         broker: Broker::Artemis,
         ..amqp("artemis-tls13", "Artemis, TLS 1.3", Wire::Tls, STEPWISE)
     },
+    dunlin("bridge-quic", "Dunlin's bridge, QUIC", Wire::Quic, "single"),
+    dunlin(
+        "bridge-quic-topics",
+        "Dunlin's bridge, QUIC, a stream per topic",
+        Wire::Quic,
+        "per-topic",
+    ),
+    dunlin(
+        "bridge-tls",
+        "Dunlin's bridge, TLS 1.3",
+        Wire::Tls,
+        "single",
+    ),
+    other(
+        "bridge-mosquitto",
+        "Mosquitto's bridge, TLS 1.3",
+        Broker::Mosquitto,
+        Wire::Tls,
+    ),
     of_coap("coap-con", "CoAP, confirmable", &[], Known::Not),
     of_coap(
         "coap-non",

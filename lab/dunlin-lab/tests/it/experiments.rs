@@ -53,6 +53,7 @@ fn experiments_of_future_work_run() {
         ("reading", "acknowledged"),
         ("nikitin-mesh", "silence"),
         ("cipher", "cpu-per-message"),
+        ("uplink", "silence"),
     ];
     measures(&experiments, &[]);
 }
