@@ -31,8 +31,8 @@ const SHUT_DOWN_MAX: Duration = Duration::from_secs(5);
 /// a batch is finished.
 const MAIL_BATCH_MAX: usize = 4096;
 
-/// What a question counts there: of the longest ones, of which each takes a good part of
-/// a millisecond, no more than four hold up a turn.
+/// What a long question counts there: each may take a good part of a millisecond, and no
+/// more than four hold up a turn.
 const QUESTION: usize = MAIL_BATCH_MAX / 4;
 
 /// Pause while another shard, or the store, is behind.
@@ -181,8 +181,9 @@ impl Worker {
             handled += match mail {
                 Mail::Bus(batch) => self.take_batch(batch),
                 Mail::Query(query) => {
+                    let counts = if query.is_long() { QUESTION } else { 1 };
                     self.query(query);
-                    QUESTION
+                    counts
                 }
                 mail => {
                     self.open(mail);
