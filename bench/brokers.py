@@ -87,7 +87,7 @@ class Dunlin(Broker):
         for file, text in (files or {}).items():
             with open(os.path.join(self.dir, file), "w") as out:
                 out.write(text)
-        self.name, self.shards = name, shards
+        self.binary, self.name, self.shards = binary, name, shards
         self.metrics = f"127.0.0.1:{free_port()}"
         listeners = []
         for transport, scheme in [("tcp", "mqtt"), ("tls", "mqtts"), ("quic", "quic")]:

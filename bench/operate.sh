@@ -5,8 +5,8 @@
 #           open and metrics are scraped each second, beside the same without (2 %)
 #   kick    from the order to disconnect a client to the end of its connection, among
 #           10,000 (p99 10 ms)
-#   tokens  CPU of a connection over TLS whose password is a token (ES256), beside one
-#           without (1.3 times)
+#   tokens  CPU of a connection over TLS whose password is a token (ES256), when it comes
+#           for the first time and again, beside one without (1.3 times)
 #
 #   bench/operate.sh [TABLE ...]   about 8 minutes
 #   bench/operate.sh --quick       one short repetition, to see that it works

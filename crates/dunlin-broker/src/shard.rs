@@ -27,7 +27,7 @@ use crate::owners::timers::Timer;
 use crate::owners::{Later, Owners};
 use crate::queues::{dead, dispatch, making, moving, restoring, retiring, termini};
 use crate::receivers;
-use crate::reports::census::{self, Census};
+use crate::reports::census::{self, COUNT_PAUSE, Census, Counting};
 use crate::reports::{audit, events, mosquitto, sys};
 use crate::sessions::{restore, rules};
 use crate::stats::Stats;
@@ -47,6 +47,7 @@ pub struct Shard {
     started: Instant,
     /// A round of `$SYS` messages was published.
     sys_round: bool,
+    counting: Counting,
 }
 
 impl Shard {
@@ -61,6 +62,7 @@ impl Shard {
             own,
             started: now,
             sys_round: false,
+            counting: Counting::default(),
         }
     }
 
@@ -111,10 +113,43 @@ impl Shard {
         &self.own.stats
     }
 
-    /// Counts what the shard keeps; walks its tables.
+    /// Counts what the shard keeps; walks its tables, however large they are.
     #[must_use]
     pub fn census(&self) -> Census {
         census::census(&self.own)
+    }
+
+    /// What the shard keeps. Sizes of tables are those of now. What is counted one by one,
+    /// of messages, bytes and who speaks what, is counted in steps that end at
+    /// [`Shard::poll_timeout`]: it is that of now as long as one step is enough, and else of
+    /// the last count, which began at an earlier call.
+    pub fn figures(&mut self, now: Instant) -> Census {
+        self.own.now = now;
+        if self.counting.begin(now) {
+            self.count();
+        }
+        self.counting.tally().census(&self.own)
+    }
+
+    /// The next step of a count, and a reminder of the one after it.
+    fn count(&mut self) {
+        if self.counting.step(&self.own) {
+            let next = self.own.now + COUNT_PAUSE;
+            self.own.timers.set(next, Timer::Count);
+        }
+    }
+
+    /// Publishes the counters below `$SYS`.
+    fn publish_counters(&mut self) {
+        let census = self.figures(self.own.now);
+        let own = &mut self.own;
+        sys::publish_counters(own, &census, self.started);
+        if own.config.sys.mosquitto {
+            mosquitto::round(own, &self.counting.tally(), self.started);
+        }
+        self.sys_round = true;
+        own.timers
+            .set(own.now + own.config.sys.interval, Timer::Sys);
     }
 
     /// What this shard keeps of each part of the memory budget, and what all
@@ -214,14 +249,8 @@ impl Shard {
                     throttle::release_unstored(own);
                 }
                 Timer::Termini => termini::check_expiry(own),
-                Timer::Sys => {
-                    sys::publish_counters(own, self.started);
-                    if own.config.sys.mosquitto {
-                        mosquitto::round(own, self.started);
-                    }
-                    self.sys_round = true;
-                    own.timers.set(now + own.config.sys.interval, Timer::Sys);
-                }
+                Timer::Sys => self.publish_counters(),
+                Timer::Count => self.count(),
             }
             self.finish();
         }

@@ -61,7 +61,7 @@ pub use interest::Interest;
 pub use retained::{Page, RetainedTree};
 pub use shared::{SharedMatch, SharedMember};
 pub use tree::SubscriptionTree;
-pub use walk::Match;
+pub use walk::{Match, Matched};
 
 #[cfg(test)]
 mod tests;

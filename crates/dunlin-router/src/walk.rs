@@ -26,6 +26,62 @@ pub enum Match<'t, K: Copy + Ord, V> {
     Shared(SharedMatch<'t, K, V>),
 }
 
+/// All who have subscribed to one filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Matched<'t, K: Copy + Ord, V> {
+    filter_id: FilterId,
+    subs: &'t Subs<K, V>,
+}
+
+impl<'t, K: Copy + Ord, V> Matched<'t, K, V> {
+    /// How many plain subscriptions there are.
+    #[must_use]
+    pub fn plain_len(&self) -> usize {
+        match self.subs {
+            Subs::None => 0,
+            Subs::One(..) => 1,
+            Subs::Many(fan) => fan.plain.len(),
+        }
+    }
+
+    /// Whether one of them is of this subscriber.
+    #[must_use]
+    pub fn has_plain(&self, key: K) -> bool {
+        match self.subs {
+            Subs::None => false,
+            Subs::One(its, _) => *its == key,
+            Subs::Many(fan) => fan.plain.get(&key).is_some(),
+        }
+    }
+
+    /// All of them.
+    pub fn plain(&self) -> impl Iterator<Item = (K, &'t V)> + use<'t, K, V> {
+        let (one, many) = match self.subs {
+            Subs::None => (None, None),
+            Subs::One(key, value) => (Some((*key, value)), None),
+            Subs::Many(fan) => (None, Some(fan.plain.as_slice())),
+        };
+        let many = many.into_iter().flatten();
+        one.into_iter()
+            .chain(many.map(|(key, value)| (*key, value)))
+    }
+
+    /// The shared groups.
+    pub fn groups(&self) -> impl Iterator<Item = SharedMatch<'t, K, V>> + use<'t, K, V> {
+        let filter_id = self.filter_id;
+        let groups = match self.subs {
+            Subs::None | Subs::One(..) => None,
+            Subs::Many(fan) => Some(fan.groups.as_slice()),
+        };
+        let groups = groups.into_iter().flatten();
+        groups.map(move |(name, group)| SharedMatch {
+            name,
+            group,
+            filter_id,
+        })
+    }
+}
+
 impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
     /// Calls `visit` once for each plain subscription and once for each shared
     /// group whose filter matches `topic`. A subscriber with several matching
@@ -34,6 +90,24 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
     /// Leading wildcards do not match topics that begin with `$`
     /// [MQTT-4.7.2-1]; text is compared byte by byte [MQTT-4.7.3-4].
     pub fn matches<'t>(&'t self, topic: &str, mut visit: impl FnMut(Match<'t, K, V>)) {
+        self.walk(topic, |id, node| emit(id, node, &mut visit));
+    }
+
+    /// Calls `visit` once for each filter that matches `topic` and has a subscription: the
+    /// cost does not grow with the subscribers of a filter.
+    pub fn matched_filters<'t>(&'t self, topic: &str, mut visit: impl FnMut(Matched<'t, K, V>)) {
+        self.walk(topic, |id, node| {
+            let subs = &node.subs;
+            if !subs.is_none() {
+                let filter_id = FilterId::new(id);
+                visit(Matched { filter_id, subs });
+            }
+        });
+    }
+
+    /// Calls `visit` once for each node whose filter matches `topic`.
+    #[inline]
+    fn walk<'t>(&'t self, topic: &str, mut visit: impl FnMut(u32, &'t Node<K, V>)) {
         let topic = topic.as_bytes();
         let mut pending: SmallVec<[(u32, usize); TOPIC_LEVELS_MAX]> = SmallVec::new();
         // The node reached, and where in the topic its children's levels begin.
@@ -44,7 +118,7 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
             };
             let mut next = None;
             if at > topic.len() {
-                emit(id, node, &mut visit);
+                visit(id, node);
                 // `a/#` matches `a` too.
                 self.emit_at(node.hash, &mut visit);
             } else {
@@ -73,7 +147,7 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
         id: u32,
         topic: &[u8],
         at: usize,
-        visit: &mut impl FnMut(Match<'t, K, V>),
+        visit: &mut impl FnMut(u32, &'t Node<K, V>),
     ) -> Option<(u32, usize)> {
         if id == ROOT {
             return None;
@@ -83,7 +157,7 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
             Step::Miss => None,
             Step::To(next) => Some((id, next)),
             Step::Through => {
-                emit(id, node, visit);
+                visit(id, node);
                 None
             }
         }
@@ -97,7 +171,7 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
         parent: u32,
         topic: &[u8],
         at: usize,
-        visit: &mut impl FnMut(Match<'t, K, V>),
+        visit: &mut impl FnMut(u32, &'t Node<K, V>),
     ) -> Option<(u32, usize)> {
         let level = topic.get(at..level_end(topic, at))?;
         let hash = self.hash_key.edge(parent, level);
@@ -123,11 +197,11 @@ impl<K: Copy + Ord, V> SubscriptionTree<K, V> {
     }
 
     #[inline]
-    fn emit_at<'t>(&'t self, id: u32, visit: &mut impl FnMut(Match<'t, K, V>)) {
+    fn emit_at<'t>(&'t self, id: u32, visit: &mut impl FnMut(u32, &'t Node<K, V>)) {
         if id != ROOT
             && let Some(node) = self.nodes.get(id)
         {
-            emit(id, node, visit);
+            visit(id, node);
         }
     }
 }

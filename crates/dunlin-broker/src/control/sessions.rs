@@ -1,6 +1,8 @@
 //! Sessions and their subscriptions, for operators: listed, ended; and who would get a
 //! message.
 
+use alloc::vec::Vec;
+
 use dunlin_base::{QoS, Text, topic};
 
 use crate::access::{Action, Grounds};
@@ -12,7 +14,7 @@ use crate::front;
 use crate::ids::SessionIdx;
 use crate::owners::Owners;
 use crate::owners::elsewhere::Free;
-use crate::owners::routing::{NO_LOCAL, RETAIN_AS_PUBLISHED, Subscribed, Subscriber};
+use crate::owners::routing::{NO_LOCAL, RETAIN_AS_PUBLISHED, Subscribed};
 use crate::owners::session::Session;
 use crate::reports::clients;
 use crate::sessions::records;
@@ -139,15 +141,10 @@ pub(super) fn rights(own: &Owners, client_id: &str, name: &str) -> Reply {
 /// Sessions of this shard that would get a message; the members of a shared
 /// subscription of which one gets it.
 pub(super) fn receivers(own: &Owners, topic: &str, limit: usize) -> Reply {
-    let (mut rows, mut count) = (alloc::vec::Vec::new(), 0);
-    own.routing.visit(topic, |key, it, share| {
-        let Subscriber::Session(s) = key else {
-            return;
-        };
-        count += 1;
-        if rows.len() < limit {
-            rows.extend(receiver(own, s as SessionIdx, it, share, topic));
-        }
+    let limit = limit.min(clients::EXAMINED_MAX);
+    let mut rows = Vec::new();
+    let count = own.routing.visit(topic, limit, |s, it, share| {
+        rows.extend(receiver(own, s as SessionIdx, it, share, topic));
     });
     Reply::Receivers { rows, count }
 }

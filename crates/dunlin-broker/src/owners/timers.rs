@@ -29,6 +29,8 @@ pub(crate) enum Timer {
     Termini,
     /// `$SYS`.
     Sys,
+    /// A count of what the shard keeps goes on.
+    Count,
     /// What the store refused and must have.
     Retry,
     /// Messages that no member of a group had room for.

@@ -1,9 +1,17 @@
-//! What a shard keeps at this moment, counted: for `$SYS`, for metrics, and
-//! for tests that nothing is left behind.
+//! What a shard keeps, counted: a bounded piece of its tables at a time for `$SYS` and
+//! metrics, and all at once for tests that nothing is left behind.
 
+use core::time::Duration;
+
+use dunlin_base::Instant;
+
+use crate::control::values::Place;
 use crate::memory::Part;
 use crate::owners::Owners;
+use crate::owners::conn::Conn;
+use crate::owners::session::Session;
 use crate::owners::weigh::Weight;
+use crate::reports::clients::{self, EXAMINED_MAX};
 
 /// Sizes of a shard's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +57,7 @@ pub struct Census {
     /// Bytes of packets on data streams that have not come whole.
     pub unfinished_bytes: usize,
     /// Bytes by which the memory budget's counts of sessions, subscriptions, wills
-    /// and queues are wrong: 0.
+    /// and queues are wrong: 0. Not counted in [`Shard::figures`](crate::Shard::figures).
     pub miscounted_bytes: usize,
     /// Connected clients by what they speak.
     pub spoken: Spoken,
@@ -107,23 +115,21 @@ impl Census {
     }
 }
 
-/// Counts what the shard keeps; walks its tables.
-pub(crate) fn census(own: &Owners) -> Census {
-    let mut census = Census {
-        sessions: own.sessions.len(),
-        elsewhere: own.sessions.elsewhere_len(),
-        subscriptions: own.routing.subscriptions(),
-        retained: own.routing.retained.len(),
-        timers: own.timers.len(),
-        pending: own.commits.pending() + own.commits.posts.len() + own.members.due(),
-        prepared: own.commits.prepared_len()
-            + own.routing.retained.changing()
-            + own.routing.loans.len(),
-        store_requests: own.commits.unanswered(),
-        miscounted_bytes: miscounted(own),
-        ..Census::default()
-    };
-    for (_, session) in own.sessions.iter() {
+/// What is counted one by one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    census: Census,
+    /// Sessions of client identifiers.
+    pub(crate) named: usize,
+    /// Subscriptions of all sessions.
+    pub(crate) subscribed: usize,
+    /// Connections of clients that were let in.
+    pub(crate) connected: usize,
+}
+
+impl Tally {
+    fn add_session(&mut self, session: &Session) {
+        let census = &mut self.census;
         census.queued += session.queue().len();
         census.queued_bytes += session.queue().bytes();
         census.in_flight += session.in_flight();
@@ -134,19 +140,138 @@ pub(crate) fn census(own: &Owners) -> Census {
             5 if session.conn.is_some() => census.spoken.mqtt_5_0 += 1,
             _ => {}
         }
+        self.named += usize::from(session.is_named());
+        self.subscribed += session.subscriptions_len();
     }
-    for (_, conn) in own.conns.iter() {
-        match conn.handed_over() {
-            Some(_) => census.handed_over += 1,
-            None if conn.is_carried() => census.carried += 1,
-            None => census.conns += 1,
-        }
+
+    fn add_conn(&mut self, conn: &Conn) {
+        let census = &mut self.census;
+        census.handed_over += usize::from(conn.handed_over().is_some());
+        census.carried += usize::from(conn.handed_over().is_none() && conn.is_carried());
         census.spoken.amqp_1_0 += usize::from(conn.links().is_some());
         census.backlog_bytes += conn.backlog();
         census.parked_bytes += conn.parked_bytes();
         census.unfinished_bytes += conn.begun_bytes();
+        self.connected += usize::from(clients::is_client(conn));
     }
-    census
+
+    /// With what the tables themselves know.
+    pub(crate) fn census(&self, own: &Owners) -> Census {
+        let apart = self.census.handed_over + self.census.carried;
+        Census {
+            conns: own.conns.len().saturating_sub(apart),
+            sessions: own.sessions.len(),
+            elsewhere: own.sessions.elsewhere_len(),
+            subscriptions: own.routing.subscriptions(),
+            retained: own.routing.retained.len(),
+            timers: own.timers.len(),
+            pending: own.commits.pending() + own.commits.posts.len() + own.members.due(),
+            prepared: own.commits.prepared_len()
+                + own.routing.retained.changing()
+                + own.routing.loans.len(),
+            store_requests: own.commits.unanswered(),
+            ..self.census
+        }
+    }
+}
+
+/// Time from the begin of a count that takes several steps to that of the next one.
+pub(crate) const COUNT_EVERY: Duration = Duration::from_secs(5);
+
+/// Time between the steps of a count: a shard is busy with it for a tenth of its time.
+pub(crate) const COUNT_PAUSE: Duration = Duration::from_millis(1);
+
+/// Counts sessions and connections, so many in one step.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    /// The one under way: where it goes on.
+    at: Option<At>,
+    sum: Tally,
+    last: Option<Tally>,
+    begun: Option<Instant>,
+    steps: usize,
+}
+
+/// A place in the tables of a shard.
+#[derive(Clone, Copy, Debug)]
+enum At {
+    Session(Place),
+    Conn(Place),
+}
+
+impl Counting {
+    /// Begins a count, if none is under way and the last one was long ago, or took one
+    /// step; whether it did.
+    pub(crate) fn begin(&mut self, now: Instant) -> bool {
+        let is_new = self
+            .begun
+            .is_none_or(|at| self.steps <= 1 || now.saturating_duration_since(at) >= COUNT_EVERY);
+        let begins = self.at.is_none() && is_new;
+        if begins {
+            self.at = Some(At::Session(0));
+            self.begun = Some(now);
+            self.steps = 0;
+            self.sum = Tally::default();
+        }
+        begins
+    }
+
+    /// Counts the next [`EXAMINED_MAX`] entries; whether there are more.
+    pub(crate) fn step(&mut self, own: &Owners) -> bool {
+        let Some(mut at) = self.at.take() else {
+            return false;
+        };
+        self.steps += 1;
+        let mut left = EXAMINED_MAX;
+        if let At::Session(from) = at {
+            let mut sessions = own.sessions.from(from);
+            for (_, session) in sessions.by_ref().take(left) {
+                left -= 1;
+                if let Some(session) = session {
+                    self.sum.add_session(session);
+                }
+            }
+            at = match sessions.next() {
+                Some((place, _)) => At::Session(place),
+                None => At::Conn(0),
+            };
+        }
+        if let At::Conn(from) = at {
+            let mut conns = own.conns.from(from);
+            for (_, conn) in conns.by_ref().take(left) {
+                if let Some(conn) = conn {
+                    self.sum.add_conn(conn);
+                }
+            }
+            let Some((place, _)) = conns.next() else {
+                self.last = Some(self.sum);
+                return false;
+            };
+            at = At::Conn(place);
+        }
+        self.at = Some(at);
+        true
+    }
+
+    /// What the last count came to; of the first one, what it has come to so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.last.unwrap_or(self.sum)
+    }
+}
+
+/// Counts what the shard keeps; walks its tables.
+pub(crate) fn census(own: &Owners) -> Census {
+    let mut tally = Tally::default();
+    for (_, session) in own.sessions.iter() {
+        tally.add_session(session);
+    }
+    for (_, conn) in own.conns.iter() {
+        tally.add_conn(conn);
+    }
+    Census {
+        miscounted_bytes: miscounted(own),
+        ..tally.census(own)
+    }
 }
 
 /// Compares what the budget counts with what is there.

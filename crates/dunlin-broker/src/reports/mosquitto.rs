@@ -10,12 +10,12 @@ use dunlin_base::Instant;
 use crate::io::{BusMessage, ShardFigures};
 use crate::owners::Owners;
 use crate::owners::figures::Counts;
+use crate::reports::census::Tally;
 use crate::reports::sys::{self, CLIENTS};
-use crate::reports::{census, clients};
 
 /// Publishes the figures of all shards, or sends those of this one to the shard that does.
-pub(crate) fn round(own: &mut Owners, started: Instant) {
-    let counts = count(own);
+pub(crate) fn round(own: &mut Owners, tally: &Tally, started: Instant) {
+    let counts = count(own, tally);
     let first = own.members.homes().first;
     if own.config.shard != first {
         let figures = ShardFigures(Box::new(counts));
@@ -26,9 +26,12 @@ pub(crate) fn round(own: &mut Owners, started: Instant) {
     publish(own, started, &all);
 }
 
-fn count(own: &Owners) -> Counts {
-    let (stats, census) = (&own.stats, census::census(own));
-    let mut counts = Counts {
+fn count(own: &Owners, tally: &Tally) -> Counts {
+    let (stats, census) = (&own.stats, tally.census(own));
+    Counts {
+        sessions: tally.named as u64,
+        connected: tally.connected as u64,
+        subscriptions: tally.subscribed as u64,
         queued: census.queued as u64,
         queued_bytes: census.queued_bytes as u64,
         connections: stats.connections,
@@ -38,16 +41,7 @@ fn count(own: &Owners) -> Counts {
         dropped: stats.messages_dropped_slow + stats.messages_dropped_full,
         bytes_received: stats.bytes_received,
         bytes_sent: stats.bytes_sent,
-        ..Counts::default()
-    };
-    for (_, session) in own.sessions.iter() {
-        counts.sessions += u64::from(session.is_named());
-        counts.subscriptions += session.subscriptions_len() as u64;
     }
-    let conns = own.conns.iter();
-    let connected = conns.filter(|(_, conn)| clients::is_client(conn)).count();
-    counts.connected = connected as u64;
-    counts
 }
 
 fn publish(own: &mut Owners, started: Instant, all: &Counts) {

@@ -12,7 +12,8 @@ use crate::control::values::{ClientFilter, ClientView, Page, Place};
 use crate::messages::publish;
 use crate::messages::source::Source;
 use crate::owners::Owners;
-use crate::reports::{census, clients};
+use crate::reports::census::Census;
+use crate::reports::clients;
 
 /// Levels below `clients/` that are figures, and no clients.
 pub(crate) const CLIENTS: [&str; 6] = [
@@ -76,9 +77,8 @@ pub(crate) fn publish_bridge(own: &mut Owners, name: &str, connected: bool) {
 
 /// Publishes the counters. They are not retained: a new subscriber waits for
 /// the next round.
-pub(crate) fn publish_counters(own: &mut Owners, started: Instant) {
+pub(crate) fn publish_counters(own: &mut Owners, census: &Census, started: Instant) {
     let stats = own.stats;
-    let census = census::census(own);
     let uptime = (own.now - started).as_secs();
     let values: [(&str, u64); 18] = [
         ("uptime_seconds", uptime),

@@ -9,12 +9,14 @@ use dunlin_amqp::Event;
 use dunlin_amqp::codec::condition;
 use dunlin_base::{ConnId, Instant, Text};
 
-use super::amqp::{Client, OPEN, World, conn};
+use super::amqp::{Client, NOW, OPEN, World, conn};
 use crate::bans::{Banned, Bans};
 use crate::control::values::{
     ClientFilter, ClientView, Ending, EndingKind, Page, Place, Reply, Request,
 };
-use crate::reports::clients::EXAMINED_MAX;
+use crate::owners::routing::GROUPS_MAX;
+use crate::reports::census::{COUNT_EVERY, COUNT_PAUSE};
+use crate::reports::clients::{ENDED_MAX, EXAMINED_MAX};
 
 fn page(world: &mut World, filter: &ClientFilter, at: Place, limit: usize) -> Page<ClientView> {
     let filter = filter.clone();
@@ -64,6 +66,104 @@ fn a_page_looks_at_a_bounded_piece_of_the_table() {
     }
     let beyond = page(&mut world, &ClientFilter::default(), usize::MAX, 10);
     assert!(beyond.rows.is_empty() && beyond.next.is_none());
+}
+
+fn subscribe(world: &mut World, conn: ConnId, filter: &str) {
+    let len = filter.len() as u8;
+    let mut packet = Vec::from([0x82, len + 6, 0, 1, 0, 0, len]);
+    packet.extend_from_slice(filter.as_bytes());
+    packet.push(0);
+    world.bytes(conn, &packet);
+}
+
+/// The rows for who gets a message, and how many there are.
+fn receivers(world: &mut World, at: usize, topic: &'static str) -> (usize, usize) {
+    let topic = Text::from_static(topic);
+    let limit = usize::MAX;
+    world.ask(at, Request::Receivers { topic, limit });
+    match world.replies.pop() {
+        Some(Reply::Receivers { rows, count }) => (rows.len(), count),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_many_receivers_a_bounded_number_is_shown_and_all_are_counted() {
+    const CLIENTS: u64 = 3 * EXAMINED_MAX as u64 / 2;
+    let mut world = World::new(2, OPEN);
+    for number in 1..=CLIENTS {
+        connect(&mut world, conn(0, number));
+        subscribe(&mut world, conn(0, number), "all/+");
+        if number % 2 == 0 {
+            subscribe(&mut world, conn(0, number), "$share/g/all/+");
+        }
+    }
+    connect(&mut world, conn(1, CLIENTS + 1));
+    subscribe(&mut world, conn(1, CLIENTS + 1), "all/+");
+    let all = (CLIENTS + CLIENTS / 2) as usize;
+    assert_eq!(receivers(&mut world, 0, "all/a"), (EXAMINED_MAX, all));
+    assert_eq!(receivers(&mut world, 1, "all/a"), (1, 1), "not the shard 0");
+    assert_eq!(receivers(&mut world, 0, "none/a"), (0, 0));
+}
+
+#[test]
+fn only_so_many_shared_subscriptions_are_looked_at() {
+    let mut world = World::new(1, OPEN);
+    for group in 0..=GROUPS_MAX {
+        // A message may match some hundreds of one client.
+        let of = conn(0, 1 + group as u64 / 100);
+        if group % 100 == 0 {
+            connect(&mut world, of);
+        }
+        subscribe(&mut world, of, &format!("$share/{group}/a"));
+    }
+    assert_eq!(
+        receivers(&mut world, 0, "a"),
+        (GROUPS_MAX, GROUPS_MAX),
+        "and one that is left out"
+    );
+}
+
+/// Figures are the count of all tables at once, a step at a time: the ones of a small
+/// shard at once.
+#[test]
+fn figures_are_counted_in_bounded_steps() {
+    for (clients, steps) in [(0, 0), (EXAMINED_MAX / 4, 0), (2 * EXAMINED_MAX, 3)] {
+        let mut world = World::new(1, OPEN);
+        for number in 1..=clients as u64 {
+            connect(&mut world, conn(0, number));
+        }
+        let mut whole = world.shards[0].census();
+        let mut now = NOW;
+        let first = world.shards[0].figures(now);
+        assert_eq!((first.sessions, first.conns), (clients, clients));
+        assert_eq!(first == whole, steps == 0, "{clients}");
+        // One step at each reminder, the first of them above.
+        for _ in 0..steps {
+            now = now + COUNT_PAUSE;
+            assert_eq!(world.shards[0].poll_timeout(), Some(now));
+            world.shards[0].handle_timeout(now);
+        }
+        assert_eq!(world.shards[0].poll_timeout(), None);
+        assert_eq!(world.shards[0].figures(now), whole, "{clients}");
+        // Who comes is in the next count: of a large shard seconds later.
+        connect(&mut world, conn(0, clients as u64 + 1));
+        whole = world.shards[0].census();
+        let figures = world.shards[0].figures(now);
+        assert_eq!(
+            (figures.sessions, figures.conns),
+            (clients + 1, clients + 1)
+        );
+        assert_eq!(figures == whole, steps == 0, "{clients}");
+        assert_eq!(world.shards[0].poll_timeout(), None, "not at each look");
+        now = now + COUNT_EVERY;
+        world.shards[0].figures(now);
+        while let Some(at) = world.shards[0].poll_timeout() {
+            now = at;
+            world.shards[0].handle_timeout(now);
+        }
+        assert_eq!(world.shards[0].figures(now), whole, "{clients}");
+    }
 }
 
 #[test]
@@ -139,6 +239,39 @@ fn many_banned_ranges_make_a_step_shorter() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn few_connections_are_ended_at_a_time() {
+    const CLIENTS: usize = 5 * ENDED_MAX / 2;
+    let mut world = World::new(1, OPEN);
+    for number in 1..=CLIENTS as u64 {
+        connect(&mut world, conn(0, number));
+    }
+    let (mut next, mut steps) = (Some(0), 0);
+    while let Some(at) = next {
+        let ending = Ending {
+            kind: EndingKind::Ordered,
+            why: Text::new(),
+        };
+        let before = world.closed.len();
+        world.ask(
+            0,
+            Request::EndAll {
+                filter: ClientFilter::default(),
+                at,
+                limit: usize::MAX,
+                ending,
+            },
+        );
+        let Some(Reply::Ended { count, next: place }) = world.replies.pop() else {
+            panic!("no reply");
+        };
+        assert!(count <= ENDED_MAX);
+        assert_eq!(world.closed.len() - before, count);
+        (next, steps) = (place, steps + 1);
+    }
+    assert_eq!((world.closed.len(), steps), (CLIENTS, 3));
 }
 
 #[test]

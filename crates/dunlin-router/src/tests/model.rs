@@ -63,10 +63,31 @@ fn check_same(tree: &SubscriptionTree<u32, u64>, model: &Model, rng: &mut Rng) {
         keys.sort_unstable();
         groups.sort();
         assert_eq!((keys, groups), model.matched(&name), "topic {name:?}");
+        check_filters(tree, model, &name);
         let filter = rng.filter();
         let used = filters.contains(&filter.as_str());
         assert_eq!(tree.filter_id(&filter).is_some(), used, "filter {filter:?}");
     }
+}
+
+/// Filters that match have all their subscribers.
+fn check_filters(tree: &SubscriptionTree<u32, u64>, model: &Model, name: &str) {
+    let (mut keys, mut groups) = (Vec::new(), Vec::new());
+    tree.matched_filters(name, |found| {
+        let before = keys.len();
+        for (key, _) in found.plain() {
+            assert!(found.has_plain(key));
+            keys.push(key);
+        }
+        assert_eq!(keys.len() - before, found.plain_len());
+        assert!(!found.has_plain(u32::MAX));
+        let shared = found.groups();
+        groups.extend(shared.map(|it| alloc::format!("{} {}", it.group(), it.filter())));
+        assert!(found.plain_len() > 0 || found.groups().next().is_some());
+    });
+    keys.sort_unstable();
+    groups.sort();
+    assert_eq!((keys, groups), model.matched(name), "topic {name:?}");
 }
 
 fn operate(tree: &mut SubscriptionTree<u32, u64>, model: &mut Model, rng: &mut Rng, value: u64) {

@@ -16,6 +16,7 @@ use fetch::Source;
 use keys::Key;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
+use verified::{Verified, fingerprint};
 
 #[cfg(test)]
 use super::fake;
@@ -27,9 +28,11 @@ mod fetch;
 mod keys;
 #[cfg(test)]
 pub(super) mod tests;
+mod verified;
 
 pub(super) use fetch::{Fetched, start};
 pub use keys::KEYS_MAX;
+pub use verified::VERIFIED_MAX;
 
 /// Longest token; a longer one is refused unread. So is one that fits into no SASL
 /// frame, which is shorter.
@@ -79,6 +82,8 @@ pub enum Refused {
 /// Verifies tokens.
 pub struct Tokens {
     keys: Vec<Key>,
+    /// Tokens that these have signed.
+    verified: Verified,
     /// Where keys are fetched, if they are.
     source: Option<Arc<Source>>,
     audience: Vec<String>,
@@ -146,6 +151,7 @@ impl Tokens {
         let source = Source::of(config)?;
         Ok(Self {
             keys: keys.unwrap_or_default(),
+            verified: Verified::default(),
             source: source.map(Arc::new),
             audience: config.audience.clone(),
             issuer: config.issuer.clone(),
@@ -178,6 +184,7 @@ impl Tokens {
     pub(super) fn adopt(&mut self, before: Self) {
         if self.source.is_some() {
             self.keys = before.keys;
+            self.verified.clear();
         }
     }
 
@@ -185,6 +192,7 @@ impl Tokens {
     pub(super) fn set_keys(&mut self, fetched: Fetched) {
         if let Some(keys) = fetched.keys() {
             self.keys = keys;
+            self.verified.clear();
         }
     }
 
@@ -192,15 +200,22 @@ impl Tokens {
     ///
     /// # Errors
     /// It is not.
-    pub fn verify(&self, token: &str, said: Said<'_>) -> Result<Valid, Refused> {
+    pub fn verify(&mut self, token: &str, said: Said<'_>) -> Result<Valid, Refused> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_err(|_| Refused::Invalid)?;
+        self.verify_at(token, said, now)
+    }
+
+    /// As [`Tokens::verify`], so long after 1970.
+    fn verify_at(&mut self, token: &str, said: Said<'_>, now: Duration) -> Result<Valid, Refused> {
         self.signed(token)
             .ok_or(Refused::Invalid)?
-            .and_then(|claims| self.check(&claims, said).ok_or(Refused::Invalid))
+            .and_then(|claims| self.check(&claims, said, now).ok_or(Refused::Invalid))
     }
 
     /// The claims of a token that is signed with a known key; `None`: it is no token,
     /// or not signed with the key that it names.
-    fn signed(&self, token: &str) -> Option<Result<Map<String, Value>, Refused>> {
+    fn signed(&mut self, token: &str) -> Option<Result<Map<String, Value>, Refused>> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -222,32 +237,25 @@ impl Tokens {
             None => None,
         };
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
-        let mut keys = self.keys(algorithm, id).take(KEYS_TRIED_MAX).peekable();
-        if keys.peek().is_none() {
+        let keys = likely(&self.keys, algorithm, id);
+        let mut keys = keys.take(KEYS_TRIED_MAX).peekable();
+        let Some(first) = keys.peek() else {
             return Some(Err(Refused::NoKey));
+        };
+        // Keys of one algorithm are of one kind.
+        let known = first.is_public().then(|| fingerprint(token));
+        if !known.is_some_and(|it| self.verified.has(&it)) {
+            keys.find(|key| key.is_signed(signed.as_bytes(), &signature))?;
+            if let Some(known) = known {
+                self.verified.insert(known);
+            }
         }
-        keys.find(|key| key.is_signed(signed.as_bytes(), &signature))?;
         let Unique(claims) = object(claims)?;
         Some(Ok(claims))
     }
 
-    /// The keys that a token may be signed with, likely ones first.
-    fn keys<'a>(
-        &'a self,
-        algorithm: &'a str,
-        id: Option<&'a str>,
-    ) -> impl Iterator<Item = &'a Key> {
-        let of_it = move |key: &&Key| key.algorithm == algorithm;
-        let is_named = move |key: &&Key| id.is_some() && key.id.as_deref() == id;
-        let may_be_it = move |key: &&Key| id.is_none() || key.id.is_none();
-        let named = self.keys.iter().filter(of_it).filter(is_named);
-        let others = self.keys.iter().filter(of_it).filter(may_be_it);
-        named.chain(others)
-    }
-
     /// What the claims of a token say that is signed.
-    fn check(&self, claims: &Map<String, Value>, said: Said<'_>) -> Option<Valid> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    fn check(&self, claims: &Map<String, Value>, said: Said<'_>, now: Duration) -> Option<Valid> {
         let expires = seconds(claims.get("exp")?)?.checked_add(self.leeway)?;
         let lifetime = expires.checked_sub(now).filter(|left| !left.is_zero())?;
         if let Some(begins) = claims.get("nbf")
@@ -298,6 +306,20 @@ impl Tokens {
         };
         given.read()
     }
+}
+
+/// The keys that a token may be signed with, likely ones first.
+fn likely<'a>(
+    keys: &'a [Key],
+    algorithm: &'a str,
+    id: Option<&'a str>,
+) -> impl Iterator<Item = &'a Key> {
+    let of_it = move |key: &&Key| key.algorithm == algorithm;
+    let is_named = move |key: &&Key| id.is_some() && key.id.as_deref() == id;
+    let may_be_it = move |key: &&Key| id.is_none() || key.id.is_none();
+    let named = keys.iter().filter(of_it).filter(is_named);
+    let others = keys.iter().filter(of_it).filter(may_be_it);
+    named.chain(others)
 }
 
 /// Whether a password may be a token: three parts, the first of them an object in

@@ -320,7 +320,7 @@ impl Worker {
     }
 
     /// A token as password.
-    fn jwt(&self, login: &Login<'_>) -> Outcome {
+    fn jwt(&mut self, login: &Login<'_>) -> Outcome {
         let tokens = self.credentials.tokens.as_ref();
         let Some(tokens) = tokens.filter(|_| is_like_token(login.password)) else {
             return Outcome::Pass;
@@ -339,8 +339,8 @@ impl Worker {
     }
 
     /// Verifies a token of a client that claims to be this user, if it names one.
-    fn token(&self, token: &str, said: Said<'_>, user: Option<&str>) -> Outcome {
-        let Some(tokens) = self.credentials.tokens.as_ref() else {
+    fn token(&mut self, token: &str, said: Said<'_>, user: Option<&str>) -> Outcome {
+        let Some(tokens) = self.credentials.tokens.as_mut() else {
             return Outcome::Answer(AuthAnswer::Refuse);
         };
         let valid = match tokens.verify(token, said) {

@@ -9,9 +9,6 @@ use super::clients::ending;
 use super::plane::{Outcome, Plane, checked, silent};
 use super::values::{BANS_MAX, Ban, Code, Failure, Page, PageOf, Reply, WHY_BYTES_MAX, Whom};
 
-/// Connections that one question to a shard ends.
-const ENDED_MAX: usize = 100;
-
 /// Seconds since 1970.
 fn seconds(plane: &Plane) -> u64 {
     plane.now().as_micros() / 1_000_000
@@ -139,7 +136,7 @@ fn disconnect(plane: &Plane) -> Result<u64, Failure> {
             let request = shard::Request::EndAll {
                 filter: filter.clone(),
                 at,
-                limit: ENDED_MAX,
+                limit: usize::MAX,
                 ending: ending.clone(),
             };
             let Some(shard::Reply::Ended { count, next }) = plane.shards.control(shard, request)

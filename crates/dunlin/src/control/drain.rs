@@ -111,22 +111,27 @@ struct Step {
     is_silent: bool,
 }
 
-/// Ends so many connections, from the places on where the last step ended.
+/// Ends so many connections, from the places on where the last step ended. A shard ends
+/// few for one request, between which it serves its other clients.
 fn step(shards: &Shards, places: &mut [usize], budget: usize, ending: &shard::Ending) -> Step {
     let (mut ended, mut is_silent) = (0, false);
     for (shard, place) in shards.ids().zip(places) {
-        let request = shard::Request::EndAll {
-            filter: shard::ClientFilter::default(),
-            at: *place,
-            limit: budget.saturating_sub(ended),
-            ending: ending.clone(),
-        };
-        match shards.control(shard, request) {
-            Some(shard::Reply::Ended { count, next }) => {
-                ended += count;
-                *place = next.unwrap_or(0);
+        while ended < budget {
+            let request = shard::Request::EndAll {
+                filter: shard::ClientFilter::default(),
+                at: *place,
+                limit: budget - ended,
+                ending: ending.clone(),
+            };
+            let Some(shard::Reply::Ended { count, next }) = shards.control(shard, request) else {
+                is_silent = true;
+                break;
+            };
+            ended += count;
+            *place = next.unwrap_or(0);
+            if next.is_none() {
+                break;
             }
-            _ => is_silent = true,
         }
     }
     Step { ended, is_silent }

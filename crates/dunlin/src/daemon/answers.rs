@@ -55,10 +55,11 @@ impl Worker {
         self.net
             .sample_quic(SAMPLES_MAX, &mut |stats| paths.observe(stats));
         let address = self.shards.get(self.id);
+        let census = self.shard.figures(self.clock.now());
         ShardReport {
             shard: self.id.0,
             stats: *self.shard.stats(),
-            census: self.shard.census(),
+            census,
             memory: self.shard.memory().collect(),
             counters: *self.net.counters(),
             held: self.net.held(),

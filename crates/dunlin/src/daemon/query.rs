@@ -56,3 +56,13 @@ pub(crate) enum Query {
         reply: Sender<Vec<(ConnId, ConnStats)>>,
     },
 }
+
+impl Query {
+    /// Whether the shard looks through tables for it.
+    pub(crate) const fn is_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Report(_) | Self::Control { .. } | Self::Conns { .. }
+        )
+    }
+}

@@ -31,6 +31,10 @@ const SHUT_DOWN_MAX: Duration = Duration::from_secs(5);
 /// a batch is finished.
 const MAIL_BATCH_MAX: usize = 4096;
 
+/// What a long question counts there: each may take a good part of a millisecond, and no
+/// more than four hold up a turn.
+const QUESTION: usize = MAIL_BATCH_MAX / 4;
+
 /// Pause while another shard, or the store, is behind.
 const BACK_OFF: Duration = Duration::from_micros(200);
 
@@ -176,6 +180,11 @@ impl Worker {
         {
             handled += match mail {
                 Mail::Bus(batch) => self.take_batch(batch),
+                Mail::Query(query) => {
+                    let counts = if query.is_long() { QUESTION } else { 1 };
+                    self.query(query);
+                    counts
+                }
                 mail => {
                     self.open(mail);
                     1

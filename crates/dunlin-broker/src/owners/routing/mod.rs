@@ -29,6 +29,9 @@ pub(crate) use retained::Ended;
 use retained::Retained;
 use suspects::Suspects;
 
+/// Shared subscriptions whose members are counted for one look at who gets a message.
+pub(crate) const GROUPS_MAX: usize = 1024;
+
 /// Subscriptions, interest and retained messages.
 #[derive(Debug)]
 pub(crate) struct Routing {
@@ -37,6 +40,8 @@ pub(crate) struct Routing {
     pub(crate) retained: Retained,
     pub(crate) groups: Groups,
     pub(crate) loans: Loans,
+    /// Shards whose interest is, or was, in the tree.
+    interested: BTreeSet<ShardId>,
     /// What the sessions want of shards that may go.
     others: BTreeMap<ShardId, BTreeSet<Text>>,
     suspects: Suspects,
@@ -59,6 +64,7 @@ impl Routing {
             retained: Retained::new(),
             groups: Groups::default(),
             loans: Loans::default(),
+            interested: BTreeSet::new(),
             others: BTreeMap::new(),
             suspects: Suspects::default(),
             marks: Vec::new(),
@@ -257,6 +263,7 @@ impl Routing {
     /// What the sessions of another shard want has changed.
     pub(crate) fn handle_interest(&mut self, from: ShardId, change: &InterestChange) {
         let key = Subscriber::Shard(from);
+        self.interested.insert(from);
         let value = Subscribed {
             options: 0,
             restricted: false,
@@ -321,6 +328,7 @@ impl Routing {
                 self.handle_interest(shard, &InterestChange::Remove(filter));
             }
         }
+        self.interested.remove(&shard);
         shares
     }
 
@@ -342,29 +350,49 @@ impl Routing {
             .collect()
     }
 
-    /// Calls `visit` with who has subscribed to a topic, without giving shared
-    /// subscriptions their turn; with the `$share` filter of those.
+    /// Calls `visit` with the first `max` sessions that have subscribed to a topic, without
+    /// giving shared subscriptions their turn; with the `$share` filter of those. Returns
+    /// how many there are, of [`GROUPS_MAX`] shared subscriptions at most.
     pub(crate) fn visit(
         &self,
         topic: &str,
-        mut visit: impl FnMut(Subscriber, &Subscribed, Option<&Text>),
-    ) {
-        self.subscribers.tree().matches(topic, |found| match found {
-            Match::Subscriber { key, value } => visit(key, value, None),
-            Match::Shared(shared) => {
+        max: usize,
+        mut visit: impl FnMut(u32, &Subscribed, Option<&Text>),
+    ) -> usize {
+        let (mut count, mut rows, mut groups) = (0, max, GROUPS_MAX);
+        let shards = || {
+            self.interested
+                .iter()
+                .map(|shard| Subscriber::Shard(*shard))
+        };
+        self.subscribers.tree().matched_filters(topic, |found| {
+            let elsewhere = shards().filter(|shard| found.has_plain(*shard));
+            count += found.plain_len() - elsewhere.count();
+            for (s, value) in sessions(found.plain()).take(rows) {
+                rows -= 1;
+                visit(s, value, None);
+            }
+            for shared in found.groups().take(groups) {
+                groups -= 1;
+                let elsewhere = shards().filter(|shard| shared.get(*shard).is_some());
+                count += shared.member_count() - elsewhere.count();
                 let share = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
                 let share = Text::from(share);
-                for member in shared.members() {
-                    visit(member.key, member.value, Some(&share));
+                let members = shared.members().map(|it| (it.key, it.value));
+                for (s, value) in sessions(members).take(rows) {
+                    rows -= 1;
+                    visit(s, value, Some(&share));
                 }
             }
         });
+        count
     }
 
     /// Whether a session wants messages of this topic.
     pub(crate) fn is_wanted(&self, topic: &str) -> bool {
         let mut wanted = false;
-        self.subscribers.tree().matches(topic, |_| wanted = true);
+        let tree = self.subscribers.tree();
+        tree.matched_filters(topic, |_| wanted = true);
         wanted
     }
 
@@ -384,6 +412,16 @@ impl Routing {
     pub(crate) fn take_searches(&self) -> u64 {
         self.searches.take()
     }
+}
+
+/// Those of this shard.
+fn sessions<'t>(
+    all: impl Iterator<Item = (Subscriber, &'t Subscribed)>,
+) -> impl Iterator<Item = (u32, &'t Subscribed)> {
+    all.filter_map(|(key, value)| match key {
+        Subscriber::Session(s) => Some((s, value)),
+        Subscriber::Shard(_) => None,
+    })
 }
 
 /// The name and the filter of `$share/NAME/FILTER`.

@@ -132,6 +132,11 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// Whether a check of its signatures costs much more than a hash.
+    pub(super) const fn is_public(&self) -> bool {
+        matches!(self.verifier, Verifier::Public(_))
+    }
+
     pub(super) fn is_signed(&self, message: &[u8], signature: &[u8]) -> bool {
         match &self.verifier {
             Verifier::Secret(key) => hmac::verify(key, message, signature).is_ok(),

@@ -51,7 +51,7 @@ fn load(keys: &str, rest: &str) -> Result<Tokens, TokenError> {
 
 impl Tokens {
     /// As [`Tokens::verify`], of a client that says nothing else.
-    fn valid(&self, token: &str) -> Option<Valid> {
+    fn valid(&mut self, token: &str) -> Option<Valid> {
         self.verify(token, Said::default()).ok()
     }
 }
@@ -122,7 +122,7 @@ fn a_token_lets_in_no_longer_than_the_broker_allows() {
     let year = 365 * 24 * 60 * 60;
     let lifetime = |rest: &str, secs: u64| {
         let rest = format!("algorithms = [\"ES256\"]{rest}");
-        let tokens = load(&pem, &rest).expect("a public key");
+        let mut tokens = load(&pem, &rest).expect("a public key");
         let token = pair.token(&claims("exp", json!(now() + secs)));
         tokens.valid(&token).expect("valid").lifetime.as_secs()
     };
@@ -137,7 +137,7 @@ fn a_token_is_what_its_claims_say_and_no_other_is_valid() {
     let pair = Pair::new();
     let rest =
         "algorithms = [\"ES256\"], audience = [\"dunlin\"], issuer = \"me\", leeway = \"1s\"";
-    let tokens = load(&pair.0.public_key_pem(), rest).expect("a public key");
+    let mut tokens = load(&pair.0.public_key_pem(), rest).expect("a public key");
     let whole = claims("x", json!(1));
     let valid = tokens.valid(&pair.token(&whole)).expect("valid");
     assert_eq!(valid.user, "alice");
@@ -195,7 +195,7 @@ fn the_key_of_a_set_is_chosen_by_its_id() {
     let encrypts = json!({"kty": "RSA", "use": "enc", "n": "AQAB", "e": "AQAB"});
     let set = json!({ "keys": [first.jwk("1"), encrypts, second.jwk("2"), {"kty": "?"}] });
     let rest = "algorithms = [\"ES256\", \"RS256\"], user_claim = \"name\"";
-    let tokens = load(&set.to_string(), rest).expect("a key set");
+    let mut tokens = load(&set.to_string(), rest).expect("a key set");
     let claims = json!({ "name": "bob", "exp": now() + 5, "aud": "any" });
     for (id, is_valid) in [("", true), ("2", true), ("1", false), ("3", false)] {
         let header = match id {
@@ -219,7 +219,7 @@ fn keys_of_every_kind_verify() {
     let claims = json!({ "sub": "carol", "exp": now() + 5 });
     let valid = |keys: &str, algorithm: &str, token: &str| {
         let rest = format!("algorithms = [\"{algorithm}\"]");
-        let tokens = load(keys, &rest).expect("keys");
+        let mut tokens = load(keys, &rest).expect("keys");
         let user = tokens.valid(token).map(|valid| valid.user);
         assert_eq!(user, Some(Text::from("carol")), "{algorithm}");
     };
@@ -306,7 +306,7 @@ fn a_token_costs_few_checks_of_signatures() {
         (5, false, named("mine"), false),
         (2, false, named("mine"), true),
     ] {
-        let tokens = load(&set_with(&pair, at, 5, name), ES256).expect("a key set");
+        let mut tokens = load(&set_with(&pair, at, 5, name), ES256).expect("a key set");
         let valid = tokens.valid(&token).is_some();
         assert_eq!(valid, is_valid, "{at} {name}");
     }
@@ -315,7 +315,7 @@ fn a_token_costs_few_checks_of_signatures() {
 #[test]
 fn headers_that_say_something_else_are_refused() {
     let pair = Pair::new();
-    let tokens = load(&set_with(&pair, 1, 1, true), ES256).expect("a key set");
+    let mut tokens = load(&set_with(&pair, 1, 1, true), ES256).expect("a key set");
     let whole = claims("x", json!(1));
     let token = |header: &Value| sign(header, &whole, |it| pair.sign(it));
     for (name, value, is_valid) in [
@@ -365,7 +365,7 @@ fn raw(pair: &Pair, header: &str, claims: &str) -> String {
 #[test]
 fn a_member_that_comes_twice_makes_a_token_invalid() {
     let pair = Pair::new();
-    let tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
+    let mut tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
     let exp = now() + 100;
     let once = format!(r#"{{"sub":"alice","exp":{exp}}}"#);
     let header = r#"{"alg":"ES256"}"#;
@@ -388,7 +388,7 @@ fn a_member_that_comes_twice_makes_a_token_invalid() {
 #[test]
 fn numbers_and_names_have_bounds() {
     let pair = Pair::new();
-    let tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
+    let mut tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
     let header = r#"{"alg":"ES256"}"#;
     let exp = now() + 100;
     for (claims, is_valid) in [
@@ -425,7 +425,7 @@ fn numbers_and_names_have_bounds() {
 #[test]
 fn base64_has_one_form() {
     let pair = Pair::new();
-    let tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
+    let mut tokens = load(&pair.0.public_key_pem(), ES256).expect("a public key");
     let token = pair.token(&claims("x", json!(1)));
     assert!(tokens.valid(&token).is_some());
     let (signed, signature) = token.rsplit_once('.').expect("three parts");
@@ -483,7 +483,7 @@ fn keys_are_used_only_for_what_they_are_for() {
             .insert(name.into(), value.clone());
         // Another, so that the set can be used at all.
         let set = json!({ "keys": [key, Pair::new().jwk("other")] });
-        let tokens = load(&set.to_string(), both).expect("a key set");
+        let mut tokens = load(&set.to_string(), both).expect("a key set");
         let valid = tokens.valid(&token).is_some();
         assert_eq!(valid, is_valid, "{name} {value}");
     }
@@ -528,7 +528,7 @@ fn weak_keys_and_public_secrets_are_refused() {
     // A set whose secret is long enough for one of two.
     let oct = json!({"keys": [{"kty": "oct", "k": URL_SAFE_NO_PAD.encode(SECRET)}]});
     let tokens = load(&oct.to_string(), "algorithms = [\"HS256\", \"HS512\"]");
-    let tokens = tokens.expect("a key");
+    let mut tokens = tokens.expect("a key");
     let whole = claims("x", json!(1));
     let token = sign(&json!({"alg": "HS512"}), &whole, |it| {
         let key = hmac::Key::new(hmac::HMAC_SHA512, SECRET.as_bytes());
@@ -544,8 +544,8 @@ fn a_token_says_who_its_client_is() {
     let pair = Pair::new();
     let pem = pair.0.public_key_pem();
     let rest = "algorithms = [\"ES256\"], user_name = \"same\", client_id_claim = \"cid\"";
-    let tokens = load(&pem, rest).expect("a public key");
-    let verify = |claims: &Value, user_name, client_id| {
+    let mut tokens = load(&pem, rest).expect("a public key");
+    let mut verify = |claims: &Value, user_name, client_id| {
         let said = Said {
             user_name,
             client_id,
@@ -569,7 +569,7 @@ fn a_token_has_rules_where_that_is_wanted() {
     let pair = Pair::new();
     let pem = pair.0.public_key_pem();
     let rules = |rest: &str, claims: &Value| {
-        let tokens = load(&pem, &format!("algorithms = [\"ES256\"]{rest}")).expect("a key");
+        let mut tokens = load(&pem, &format!("algorithms = [\"ES256\"]{rest}")).expect("a key");
         let valid = tokens.valid(&pair.token(claims))?;
         Some(valid.rules.map(|rules| rules.text().to_owned()))
     };
@@ -590,7 +590,7 @@ fn a_token_has_groups_and_limits_where_that_is_wanted() {
     let pair = Pair::new();
     let pem = pair.0.public_key_pem();
     let own = |rest: &str, claims: &Value| {
-        let tokens = load(&pem, &format!("algorithms = [\"ES256\"]{rest}")).expect("a key");
+        let mut tokens = load(&pem, &format!("algorithms = [\"ES256\"]{rest}")).expect("a key");
         let valid = tokens.valid(&pair.token(claims))?;
         Some(valid.rules.map(|rules| rules.text().to_owned()))
     };
@@ -614,10 +614,78 @@ fn a_token_has_groups_and_limits_where_that_is_wanted() {
     assert_eq!(own(read, &claims("groups", json!(7))), None);
 }
 
+/// Keys are taken away from under it, so that only what is known can be valid.
+#[test]
+fn a_token_that_comes_again_is_compared_with_everything_but_its_key() {
+    let pair = Pair::new();
+    let rest = "algorithms = [\"ES256\"], leeway = \"0s\", user_name = \"same\", \
+                client_id_claim = \"cid\"";
+    let begin = now();
+    let token = pair.token(&json!({
+        "sub": "alice", "cid": "pump-7", "nbf": begin, "exp": begin + 100,
+    }));
+    let load_for = |pair: &Pair| load(&pair.0.public_key_pem(), rest).expect("a public key");
+    let mut tokens = load_for(&pair);
+    let said = |user_name, client_id| Said {
+        user_name: Some(user_name),
+        client_id: Some(client_id),
+    };
+    let his = said("alice", "pump-7");
+    let at = |secs| Duration::from_secs(begin) + Duration::from_millis(secs);
+    let first = tokens.verify_at(&token, his, at(50_000)).expect("valid");
+    assert_eq!(first.lifetime, Duration::from_secs(50));
+    tokens.keys = load_for(&Pair::new()).keys;
+    let again = tokens.verify_at(&token, his, at(99_999)).expect("known");
+    assert_eq!(again.lifetime, Duration::from_millis(1));
+    assert_eq!((again.user, again.rules), (first.user, None));
+    // Its time, and who sends it.
+    let before = Duration::from_secs(begin - 1);
+    for (said, time) in [
+        (his, at(100_000)),
+        (his, before),
+        (said("bob", "pump-7"), at(0)),
+        (said("alice", "pump-8"), at(0)),
+    ] {
+        let valid = tokens.verify_at(&token, said, time);
+        assert_eq!(valid, Err(Refused::Invalid), "{said:?} {time:?}");
+    }
+    // Another one, however alike: what is refused is not known either.
+    for twice in [false, true] {
+        for place in 0..token.len() {
+            let mut other = token.clone().into_bytes();
+            other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+            let other = String::from_utf8(other).expect("ASCII");
+            let valid = tokens.verify_at(&other, his, at(0));
+            assert_eq!(valid, Err(Refused::Invalid), "{place} {twice}");
+        }
+    }
+    assert!(tokens.verify_at(&token, his, at(0)).is_ok());
+}
+
+#[test]
+fn other_keys_know_no_token_of_the_former_ones() {
+    let (pair, other) = (Pair::new(), Pair::new());
+    let token = pair.token(&claims("x", json!(1)));
+    let mut tokens = fetched("http://127.0.0.1:1/", "");
+    let keys = |pair: &Pair| Fetched::of(&json!({"keys": [pair.jwk("1")]}).to_string(), "ES256");
+    tokens.set_keys(keys(&pair));
+    assert!(tokens.valid(&token).is_some() && tokens.valid(&token).is_some());
+    tokens.set_keys(keys(&other));
+    assert_eq!(tokens.valid(&token), None);
+    tokens.set_keys(keys(&pair));
+    assert!(tokens.valid(&token).is_some());
+    // A reload goes on with the keys that were fetched.
+    let mut next = fetched("http://127.0.0.1:1/", "");
+    next.adopt(tokens);
+    assert!(next.valid(&token).is_some());
+    next.adopt(fetched("http://127.0.0.1:1/", ""));
+    assert_eq!(next.verify(&token, Said::default()), Err(Refused::NoKey));
+}
+
 #[test]
 fn a_megabyte_is_no_token() {
     let pair = Pair::new();
-    let tokens = load(&pair.0.public_key_pem(), "algorithms = [\"ES256\"]").expect("a key");
+    let mut tokens = load(&pair.0.public_key_pem(), "algorithms = [\"ES256\"]").expect("a key");
     let long = claims("more", json!("x".repeat(1024 * 1024)));
     assert_eq!(
         tokens.verify(&pair.token(&long), Said::default()),
