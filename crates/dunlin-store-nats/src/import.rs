@@ -88,6 +88,12 @@ impl Import {
             return Err(io::Error::other(ImportError::TooLarge(bytes.len())));
         }
         self.sums.add(&op, bytes);
+        if self.body.len() > BATCH_BYTES_MAX {
+            // No reader takes both in one body.
+            let last = self.body.split_off(before);
+            self.flush().map_err(io::Error::other)?;
+            self.body = last;
+        }
         if self.body.len() >= LIVE_BYTES {
             self.flush().map_err(io::Error::other)?;
         }

@@ -288,6 +288,10 @@ fn what_does_not_fit_is_refused() {
     };
     let mut import = Import::begin(server.config("importer")).expect("begun");
     import.push(session()).expect("added");
+    import.push(message(2, 200_000)).expect("added");
+    // As much as one batch may have, beside what waits for more.
+    import.push(message(3, (64 << 20) - 1000)).expect("added");
+    assert_eq!(import.check().expect("the same").messages, 2);
     let refused = import.push(message(1, 80 << 20)).expect_err("too large");
     assert!(
         refused.to_string().contains("too large for the log"),
