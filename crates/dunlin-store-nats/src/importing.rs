@@ -71,11 +71,6 @@ impl Importing {
             return Err(ImportError::InUse);
         }
         let (copy, _) = Copy::open(&config.copy)?;
-        if copy.position.as_ref().is_some_and(|at| at.place.number > 0) {
-            return Err(ImportError::OtherCopy(config.copy.clone()));
-        }
-        // It is of a log without records.
-        let copy = copy.empty()?;
         let owner = random_owner()?;
         let info = stream(&reached.api, config, &copy, owner).await?;
         check_stream(config, &reached.api, &info)?;
@@ -85,6 +80,11 @@ impl Importing {
         if before(&api, config, &info, info.last).await? == Before::Something {
             return Err(ImportError::NotEmpty);
         }
+        if copy.position.as_ref().is_some_and(|at| at.place.number > 0) {
+            return Err(ImportError::OtherCopy(config.copy.clone()));
+        }
+        // It is of a log without records.
+        let copy = copy.empty()?;
         let lease = Lease::start(config.clone(), owner, Want::Now)?;
         lease.held_soon().await;
         let mut mine = Mine::load(&config.copy).map_err(OpenError::Owner)?;
