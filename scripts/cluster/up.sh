@@ -4,6 +4,7 @@
 #
 #   scripts/cluster/up.sh [FOLDER]
 #
+# UP_COMMAND  what to run when all of it serves, in the place of waiting; it has UP_FOLDER
 # DUNLIN  the program (default: target/debug/dunlin)
 # NATS    nats-server 2.15 or later (default: that of scripts/setup-test.sh, or PATH)
 set -euo pipefail
@@ -51,6 +52,7 @@ END
     processes+=($!)
 done
 [[ -f $folder/cluster.key ]] || (umask 077; head -c 32 /dev/urandom | base64 > "$folder/cluster.key")
+[[ -d $folder/certs ]] || "$DUNLIN" cert init "$folder/certs" > "$folder/certs.log"
 port() { echo $((10883 + 1000 * $1)); }
 for n in 1 2 3; do
     cat > "$folder/node-$n.toml" <<END
@@ -61,6 +63,7 @@ address = "127.0.0.1:$(port $n)"
 [[listener]]
 transport = "quic"
 address = "127.0.0.1:$(port $n)"
+tls = { cert = "$folder/certs/server.pem", key = "$folder/certs/server.key" }
 [store.nats]
 urls = $urls
 system_urls = $system
@@ -87,10 +90,11 @@ node 1 at 127.0.0.1:$(port 1), node 2 at 127.0.0.1:$(port 2), node 3 at 127.0.0.
 try it, in two other terminals:
   $DUNLIN sub --url mqtt://127.0.0.1:$(port 3) -t 'demo/#' -v
   $DUNLIN pub --url mqtt://127.0.0.1:$(port 1) -t demo/hello -m hi -q 1
+over QUIC with --url quic://localhost:$(port 1) --cafile $folder/certs/ca.pem
 processes of the nodes, to kill one: ${processes[*]:3}
 END
 if [[ -n ${UP_COMMAND:-} ]]; then
-    bash -c "$UP_COMMAND"
+    UP_FOLDER=$folder bash -c "$UP_COMMAND"
 else
     wait
 fi

@@ -54,6 +54,9 @@ pub enum LogError {
         /// Number of the first record.
         first: u64,
     },
+    /// The log begins with an import that has no end.
+    #[error("an import into the log was not finished: begin it again, or delete the stream")]
+    Unfinished,
     /// The copy knows of records that the log does not have: it was emptied, made again
     /// or rolled back.
     #[error(
@@ -105,6 +108,9 @@ pub(crate) struct Chain {
     pub(crate) next: u64,
     /// The last record that counts is known.
     begun: bool,
+    /// Number of the first record, where the log was read from its first message on and began
+    /// with a later one than 1: what was before it is only in what is written again.
+    pub(crate) middle: Option<u64>,
     /// A record that does not count took a place since the last one that does.
     disturbed: bool,
     parts: Option<Parts>,
@@ -136,6 +142,7 @@ impl Chain {
             last: place,
             next: place.seq + 1,
             begun: true,
+            middle: None,
             disturbed: false,
             parts: None,
         }
@@ -169,6 +176,7 @@ impl Chain {
             (self.epoch, self.term) = (head.epoch, head.term);
             self.last.number = head.number.saturating_sub(1);
             self.last.hash = head.before;
+            self.middle = (head.number > 1).then_some(head.number);
             self.begun = true;
         }
         let follows = head.number == self.last.number + 1 && head.before == self.last.hash;

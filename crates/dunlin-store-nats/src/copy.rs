@@ -76,7 +76,7 @@ impl Copy {
     }
 
     /// Everything as of now, without what is the copy's own.
-    fn snapshot(&mut self) -> Result<Snapshot, StoreError> {
+    pub(crate) fn snapshot(&mut self) -> Result<Snapshot, StoreError> {
         let snapshot = self.engine.snapshot()?;
         Ok(snapshot.without(POSITION))
     }

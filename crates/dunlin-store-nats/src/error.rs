@@ -1,10 +1,13 @@
 //! Why a store cannot be opened, and why its owner gave it up.
 
+use std::path::PathBuf;
+
 use dunlin_base::Text;
 use dunlin_store::StoreError;
 
 use crate::chain::LogError;
 use crate::connect::ConnectError;
+use crate::counts::Counts;
 use crate::version::ServerVersion;
 
 /// Why a store cannot be opened.
@@ -87,6 +90,41 @@ pub enum OpenError {
     /// The system has no thread left.
     #[error("the store's thread cannot be started: {0}")]
     Thread(#[source] std::io::Error),
+}
+
+/// Why an import was not begun, or not finished.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// A broker or a standby has the lease of the log.
+    #[error("a broker or a standby has the lease of the log: stop it")]
+    InUse,
+    /// The log has records.
+    #[error("the log is not empty")]
+    NotEmpty,
+    /// The copy on this machine is of a log with records.
+    #[error("the copy {} is of another log: remove it", .0.display())]
+    OtherCopy(PathBuf),
+    /// What is imported is the copy of a log.
+    #[error("it is the copy of a log, and no store of its own")]
+    Copy,
+    /// One operation does not fit in a batch.
+    #[error("a message of {0} bytes is too large for the log")]
+    TooLarge(usize),
+    /// What was read back from the log is not what was written.
+    #[error("the log does not have what was written. Written:\n{wanted}\nread:\n{found}")]
+    Differs {
+        /// What was written.
+        wanted: Counts,
+        /// What was read.
+        found: Counts,
+    },
+    /// The thread of the import has ended.
+    #[error("the thread of the import has ended")]
+    Ended,
+    /// As when a store is opened.
+    #[error(transparent)]
+    Log(#[from] OpenError),
 }
 
 /// Why an owner acknowledges nothing any more. The store has to be opened again.

@@ -29,15 +29,12 @@ use crate::limits::{
 use crate::live::Chunk;
 use crate::look::Look;
 use crate::position::Position;
-use crate::reading::{EXPECTED, PubAck};
+use crate::reading::{EXPECTED, PubAck, WRONG_PLACE};
 use crate::record::{self, BEGIN, END, FIRST, Head, Kind, LAST};
 use crate::recover::Owned;
 use crate::role::LogMetrics;
 use crate::server;
 use crate::submit::{Command, Orders, check};
-
-/// A stream refused a record that was not the next.
-const WRONG_PLACE: u64 = 10_071;
 
 /// Far enough away to be no time at all.
 const NEVER: Duration = Duration::from_secs(3600);

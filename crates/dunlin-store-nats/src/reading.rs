@@ -17,6 +17,9 @@ use crate::record::{self, Head, Kind};
 /// Refuses a record that is not the one after this.
 pub(crate) const EXPECTED: &str = "Nats-Expected-Last-Sequence";
 
+/// A stream refused a record that was not the next.
+pub(crate) const WRONG_PLACE: u64 = 10_071;
+
 /// What a stream answers when it has stored a message, or why it has not.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct PubAck {

@@ -78,7 +78,7 @@ pub(crate) struct Taken {
     pub(crate) subject: String,
     /// Sequence number of the claim.
     pub(crate) claim: u64,
-    epoch: u64,
+    pub(crate) epoch: u64,
 }
 
 /// Lets the stream listen to this owner alone, and writes the claim.
@@ -167,7 +167,8 @@ pub(crate) async fn bring_up(
     copy: Copy,
     extent: Extent,
 ) -> Result<Read, OpenError> {
-    let known = copy.position.clone();
+    // One that has nothing says nothing of a log that may have begun with an import since.
+    let known = copy.position.clone().filter(|at| at.place.number > 0);
     let fits = match &known {
         Some(position) if !copy.is_damaged() => fits(api, config, position, extent).await?,
         _ => false,
@@ -264,10 +265,10 @@ async fn fits(
 
 /// What the log says is live at a number: its records are these, inclusive.
 #[derive(Clone, Copy, Debug)]
-struct LiveSet {
-    base: u64,
-    first: u64,
-    last: u64,
+pub(crate) struct LiveSet {
+    pub(crate) base: u64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
 }
 
 /// Reads all of a log before anything of the copy is touched.
@@ -280,10 +281,12 @@ async fn survey(
     let mut first = None;
     let mut open: Option<LiveSet> = None;
     let mut live = None;
+    let mut imported = false;
     let see = |found, _: &Chain, _| {
         let Found::Whole(body) = found else {
             return Ok(());
         };
+        imported |= first.is_none() && body.kind == Kind::Live && body.begins;
         first.get_or_insert(body.first);
         batches(&body)?;
         if body.kind == Kind::Live {
@@ -304,6 +307,9 @@ async fn survey(
     read_until(api, &mut chain, extent.last, config.patience, see)
         .await
         .map_err(open_error)?;
+    if imported && live.is_none() {
+        return Err(LogError::Unfinished.into());
+    }
     let first = first.unwrap_or(1);
     // The whole log is there: nothing else is needed.
     let live = live.filter(|_| first != 1);
@@ -335,7 +341,9 @@ async fn rebuild(
         filling.fill(api, config, begin(), extent.last).await?;
         filling.live = None;
     }
-    let chain = filling.fill(api, config, begin(), extent.last).await?;
+    let mut chain = filling.fill(api, config, begin(), extent.last).await?;
+    // What was before its first record is in the copy.
+    chain.middle = None;
     // Nothing at all was read from a stream without a message.
     if let Some(end) = filling.end.take() {
         let applied = filling.copy.apply(Vec::new(), Some(end));
@@ -386,6 +394,14 @@ impl Filling {
         }
     }
 
+    /// One that takes what is live, and nothing else.
+    pub(crate) fn of_live(copy: Copy, live: LiveSet) -> Self {
+        Self {
+            live: Some(live),
+            ..Self::new(copy, live.base)
+        }
+    }
+
     /// Reads up to this message, and adds what is read answer by answer of the server.
     pub(crate) async fn fill(
         &mut self,
@@ -419,6 +435,10 @@ impl Filling {
     }
 
     fn take(&mut self, body: &Body, chain: &Chain) -> Result<(), OpenError> {
+        if let (None, 0, Some(first)) = (self.live, self.base, chain.middle) {
+            // An import into a log that had nothing when it began to be followed.
+            return Err(LogError::NoBeginning { first }.into());
+        }
         let wanted = match self.live {
             Some(set) => {
                 body.kind == Kind::Live

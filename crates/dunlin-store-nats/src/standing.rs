@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::api::{Stored, StreamInfo};
-use crate::chain::Chain;
+use crate::chain::{Chain, LogError};
 use crate::config::NatsConfig;
 use crate::copy::Copy;
 use crate::error::OpenError;
@@ -114,6 +114,11 @@ impl Standing {
                 Err(OpenError::Server(why)) => {
                     tracing::debug!("the log cannot be read: {why}; trying again");
                     ASK_AGAIN
+                }
+                // Whoever imports has the lease until it is finished.
+                Err(OpenError::Log(error @ LogError::Unfinished)) => {
+                    tracing::debug!("{error}; waiting");
+                    REREAD_AFTER
                 }
                 Err(OpenError::Log(error)) => {
                     failed += 1;

@@ -10,7 +10,7 @@ use crate::error::OpenError;
 use crate::file::{self, Unborn};
 
 /// Operations written in one transaction.
-const OPS_MAX: usize = 4096;
+pub(crate) const OPS_MAX: usize = 4096;
 
 /// Bytes of messages written in one transaction, give or take one.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -71,19 +71,20 @@ impl Import {
         verdicts
             .into_iter()
             .collect::<Result<(), _>>()
-            .map_err(io_error)
+            .map_err(store_error)
     }
 
     /// Syncs the file; its name.
     pub(crate) fn finish(mut self) -> io::Result<PathBuf> {
         self.write()?;
-        self.engine.flush().map_err(io_error)?;
+        self.engine.flush().map_err(store_error)?;
         self.finished = true;
         Ok(self.unborn.clone())
     }
 }
 
-fn io_error(error: StoreError) -> io::Error {
+/// What a store says, as the system would.
+pub(crate) fn store_error(error: StoreError) -> io::Error {
     match error {
         StoreError::DiskFull => io::ErrorKind::StorageFull.into(),
         other => io::Error::other(other),

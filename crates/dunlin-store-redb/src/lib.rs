@@ -37,7 +37,7 @@ pub use import::{Import, import};
 pub use metrics::{COMMIT_MICROS, StoreMetrics, StoreTotals};
 pub use place::Place;
 pub use report::{Report, Sink, TableReport};
-pub use salvage::{read, repair};
+pub use salvage::{Stopped, read, repair};
 pub use snapshot::Snapshot;
 pub use store::{
     COMMIT_WINDOW_DEFAULT, COMMIT_WINDOW_MAX, Durability, QUEUE_LIMIT_DEFAULT,

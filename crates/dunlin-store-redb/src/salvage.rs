@@ -5,20 +5,72 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use dunlin_store::StoreOp;
+use dunlin_base::Text;
+use dunlin_store::{Batch, StoreOp};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
 use crate::codec;
+use crate::engine::{Engine, EngineConfig};
 use crate::error::{Fault, OpenError};
-use crate::file;
-use crate::import::Import;
+use crate::file::{self, FilePlace};
+use crate::import::{Import, OPS_MAX, store_error};
 use crate::ops::Ops;
 use crate::pages::{Pages, RawRow};
 use crate::report::{Report, Sink, TableReport};
 use crate::rows::{BadRow, BadRows, Table};
 use crate::upgrade;
+
+/// A store that is not open, and that no other process opens as long as this is held.
+pub struct Stopped {
+    path: PathBuf,
+    lock: Arc<file::Lock>,
+}
+
+dunlin_base::opaque_debug!(Stopped);
+
+impl Stopped {
+    /// Takes the store in the file `path` for this process.
+    ///
+    /// # Errors
+    /// It is in use, or its lock cannot be had.
+    pub fn take(path: &Path) -> Result<Self, OpenError> {
+        let lock = Arc::new(file::lock(path)?);
+        let path = path.to_owned();
+        Ok(Self { path, lock })
+    }
+
+    /// As [`read`].
+    ///
+    /// # Errors
+    /// As those of [`read`].
+    pub fn read(&self, sink: &mut Sink<'_>) -> Result<Report, OpenError> {
+        read_locked(&self.path, sink)
+    }
+
+    /// Deletes named values, and waits for the disk. Those that are not there are left.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; some may be deleted then.
+    pub fn delete_values(&self, names: &[Text]) -> Result<(), OpenError> {
+        let io_error = |error| OpenError::Io {
+            path: self.path.clone(),
+            error,
+        };
+        let place = FilePlace::new(&self.path, 0, Arc::clone(&self.lock));
+        let (mut engine, _) = Engine::open(place, EngineConfig::new(&self.path))?;
+        for names in names.chunks(OPS_MAX) {
+            let delete = |name: &Text| StoreOp::DeleteMeta { key: name.clone() };
+            let ops = names.iter().map(delete).collect();
+            let verdicts = engine.write(&[Batch { token: 0, ops }]);
+            let written = verdicts.into_iter().collect::<Result<(), _>>();
+            written.map_err(|error| io_error(store_error(error)))?;
+        }
+        Ok(())
+    }
+}
 
 /// Reads the whole store in the file `path` and hands what it amounts to to
 /// `sink`; what cannot be read is in the report. Changes nothing.

@@ -42,8 +42,12 @@ impl Net {
     }
 
     /// Takes a datagram that came to a shard of another process, which sends the answers.
-    /// What it leads to is reported by the next [`Net::poll`]. It begins no connection, and is
-    /// not answered if its connection is not known.
+    /// What it leads to is reported by the next [`Net::poll`]. It begins no connection. If its
+    /// connection is not known, as after a restart, the other process sends the stateless reset.
+    ///
+    /// The listener is the one that the other process names. Each has a key of its own for
+    /// tokens of resets, and a datagram that any address of that listener knows is not answered
+    /// here: so what is answered ends no connection that lives.
     pub fn handle_relayed(&mut self, by: ShardId, datagram: ForeignDatagram) {
         self.env.tick();
         if let Some(source) = self.sources.endpoint_for(&datagram, &self.env) {
@@ -240,12 +244,17 @@ fn handle_datagram(
                 false => wait(net, newcomer),
             }
         }
-        // Which listener it came to is what the other process says: a reset would tell a
-        // token of a connection that lives.
-        Handled::Answer(_) if by.is_some() => {}
+        // Of other answers, none is for a connection that was here.
+        Handled::Answer(_) if by.is_some() && !is_reset(buf) => {}
         Handled::Answer(transmit) => {
             count_answer(buf, &mut env.counters);
-            endpoint.port.transmit(transmit, buf, &mut env.counters);
+            match (by, endpoint.quic.listener()) {
+                (Some(by), Some(listener)) => {
+                    let way = (by, listener);
+                    net.answers.push(way, transmit, buf, &mut env.counters);
+                }
+                _ => endpoint.port.transmit(transmit, buf, &mut env.counters),
+            }
         }
         Handled::Nothing if early => net.newcomers.note_early_data(remote),
         Handled::Nothing => {}
@@ -392,11 +401,17 @@ fn wants_proof(admission: &Admission, ip: IpAddr, limits: &NetLimits) -> bool {
     }
 }
 
+const LONG_HEADER: u8 = 0x80;
+
+/// Whether what quinn-proto answers without keeping anything is a stateless reset.
+fn is_reset(answer: &[u8]) -> bool {
+    answer.first().is_some_and(|first| first & LONG_HEADER == 0)
+}
+
 /// Counts what quinn-proto answers without keeping anything.
 fn count_answer(answer: &[u8], counters: &mut Counters) {
-    const LONG_HEADER: u8 = 0x80;
     match (answer.first(), answer.get(1..5)) {
-        (Some(first), _) if first & LONG_HEADER == 0 => counters.stateless_resets += 1,
+        _ if is_reset(answer) => counters.stateless_resets += 1,
         (Some(_), Some([0, 0, 0, 0])) => counters.versions_sent += 1,
         _ => counters.stateless_refusals += 1,
     }

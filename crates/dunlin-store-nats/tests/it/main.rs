@@ -2,6 +2,7 @@
 
 mod conformance;
 mod damage;
+mod import;
 mod lease;
 mod opening;
 mod owners;

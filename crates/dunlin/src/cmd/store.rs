@@ -1,6 +1,9 @@
 //! `dunlin store`: looks at the store of a broker that does not run, repairs it,
 //! copies it out and in; and copies that of one that runs.
 
+#[cfg(feature = "cluster")]
+mod log;
+
 use core::time::Duration;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Write};
@@ -22,7 +25,8 @@ use crate::store::json::{self, Writer};
 /// Time between two lines about progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// Check, repair, export, import and back up the store of a broker.
+/// Check, repair, export, import and back up the store of a broker, and move it into a log
+/// in NATS and back.
 ///
 /// All but `backup` need the broker to be stopped. `backup` asks the broker on its
 /// control socket, which it looks for beside the store or where the configuration
@@ -56,6 +60,21 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         input: Option<PathBuf>,
     },
+    /// Fill an empty log in NATS with all that a store on disk has, so that a broker with
+    /// another machine beside it, or a cluster, goes on with that.
+    ///
+    /// The broker of the store has to be stopped, and no broker may have the log. What the
+    /// log has is read again and compared before it can be served; an import that fails is
+    /// begun again by the same command. The store on disk loses its session tickets, which
+    /// are good once, and is not changed besides.
+    #[cfg(feature = "cluster")]
+    ToLog(log::Places),
+    /// Make a store on disk, which must not exist, of all that a log in NATS has, but session
+    /// tickets.
+    ///
+    /// No broker may have the log, which is not changed.
+    #[cfg(feature = "cluster")]
+    FromLog(log::Places),
     /// Copy the store of a running broker, as of one moment, as lines of JSON.
     Backup {
         #[command(flatten)]
@@ -129,6 +148,10 @@ impl Store {
             Command::Repair(place) => mend(&place.existing()?),
             Command::Export { place, output } => export(&place.existing()?, output.as_deref()),
             Command::Import { place, input } => fill(&place.on_disk()?, input.as_deref()),
+            #[cfg(feature = "cluster")]
+            Command::ToLog(places) => places.to_log(),
+            #[cfg(feature = "cluster")]
+            Command::FromLog(places) => places.from_log(),
             #[cfg(unix)]
             Command::Backup { place, output } => {
                 let (socket, store) = place.broker()?;

@@ -78,6 +78,8 @@ pub use listening::Bound;
 #[cfg(feature = "cluster")]
 pub use node::{Heard, Hears, Node};
 #[cfg(feature = "cluster")]
+pub(crate) use settings::log as log_settings;
+#[cfg(feature = "cluster")]
 pub use standby::{Outcome, Standby};
 pub(crate) use tickets::PREFIX as TICKET_PREFIX;
 
@@ -570,7 +572,7 @@ fn event_loops(
     Ok((parts, Addresses::new(place.first(), shards)))
 }
 
-fn make_data_dir(path: &Path) -> Result<(), StartError> {
+pub(crate) fn make_data_dir(path: &Path) -> Result<(), StartError> {
     let path = path.to_path_buf();
     std::fs::create_dir_all(&path).map_err(|source| StartError::DataDir { path, source })
 }

@@ -104,7 +104,7 @@ pub(crate) async fn connect(node: &Broker, id: &str) -> (Client, Messages) {
 }
 
 /// The same with a session that stays.
-async fn come_back(node: &Broker, id: &str) -> (Client, Messages) {
+pub(crate) async fn come_back(node: &Broker, id: &str) -> (Client, Messages) {
     let begin = Instant::now();
     loop {
         match node.client(id).connect().await {

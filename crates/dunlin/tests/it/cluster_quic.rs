@@ -7,11 +7,12 @@ use core::time::Duration;
 use std::net::UdpSocket;
 use std::time::Instant;
 
-use dunlin_client::{Client, Messages, Publish, QoS};
+use dunlin_client::{Client, Messages, Publish, QoS, TlsOptions};
 
 use crate::cluster::{Cluster, connect, expect, publish};
 use crate::early::Rig;
 use crate::nats::{Broker, late_port};
+use crate::relay::Relay;
 use crate::support::{PATIENCE, run};
 
 /// Time for copies of new tickets to reach all nodes; one that has none refuses early data.
@@ -77,6 +78,8 @@ fn counted(node: &Node, family: &str) -> u64 {
 }
 
 const PASSED: &str = "dunlin_cluster_datagrams_total{outcome=\"passed\"}";
+const DROPPED: &str = "dunlin_cluster_datagrams_total{outcome=\"dropped\"}";
+const RESIDENT: &str = "process_resident_memory_bytes";
 const GONE: &str = "dunlin_cluster_datagrams_total{outcome=\"gone\"}";
 
 /// The device wakes at another node than the one before, until that takes its early data.
@@ -208,4 +211,192 @@ fn a_connection_outlives_a_wrong_load_balancer_and_ends_with_its_node() {
         println!("reset {:?} after its node was killed", begin.elapsed());
         assert!(counted(&nodes.all[2], GONE) > 0);
     });
+}
+
+/// First flights of one copied file with tickets, each with another ClientHello.
+const FLIGHTS: usize = 8;
+
+/// Tickets in it at most: a node gives two at a time.
+const TICKETS_MAX: usize = 4;
+
+/// How often each is sent to each node.
+const TIMES: usize = 40;
+
+/// Datagrams of a kind for connections that are not there.
+const STRAYS: usize = 20_000;
+
+/// Datagrams after which another client at another node has its turn.
+const TURN: usize = 500;
+
+/// Memory that a node may take for a flood.
+const GROWTH_BYTES_MAX: u64 = 128 << 20;
+
+/// A client at each node, of which each has what all say.
+struct Others {
+    all: Vec<(Client, Messages)>,
+    turn: usize,
+}
+
+impl Others {
+    async fn connect(nodes: &Nodes) -> Self {
+        let mut all = Vec::new();
+        for (at, node) in nodes.all.iter().enumerate() {
+            let (client, messages) = connect(&node.broker, &format!("other-{at}")).await;
+            let subscribed = client.subscribe("others/#", QoS::ExactlyOnce).await;
+            subscribed.expect("subscribed");
+            all.push((client, messages));
+        }
+        Self { all, turn: 0 }
+    }
+
+    /// The next one says something, which each has once, and nothing besides.
+    async fn go_on(&mut self) {
+        self.turn += 1;
+        let text = self.turn.to_string();
+        let qos = [QoS::AtLeastOnce, QoS::ExactlyOnce][self.turn % 2];
+        let (client, _) = &self.all[self.turn % self.all.len()];
+        publish(client, "others/x", &text, qos).await;
+        for (_, messages) in &mut self.all {
+            expect(messages, &[&text]).await;
+        }
+    }
+}
+
+fn sockets() -> [UdpSocket; 4] {
+    [(); 4].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"))
+}
+
+/// Sends so many datagrams to a node from several addresses, while others go on.
+async fn flood(
+    others: &mut Others,
+    to: SocketAddr,
+    count: usize,
+    mut next: impl FnMut(usize) -> Vec<u8>,
+) {
+    let sockets = sockets();
+    for at in 0..count {
+        let datagram = next(at);
+        // One that the system has no room for is lost, as on a network.
+        let _ = sockets[at % sockets.len()].send_to(&datagram, to);
+        if at % TURN == TURN - 1 {
+            others.go_on().await;
+        }
+    }
+}
+
+/// Copies of a ticket and of an address token, and datagrams for connections of another node
+/// and of no node, at a node that knows none of them.
+#[test]
+fn floods_for_other_nodes_end_no_client_and_are_bounded() {
+    let Some(nodes) = Nodes::start() else {
+        return;
+    };
+    let (watcher, mut messages, mut others) = run(async {
+        let (watcher, messages) = nodes.subscriber().await;
+        let mut others = Others::connect(&nodes).await;
+        others.go_on().await;
+        (watcher, messages, others)
+    });
+    let datagrams = run(async {
+        wake_elsewhere(&nodes, &mut messages).await;
+        tokio::time::sleep(COPIED).await;
+        let copied = std::fs::read(nodes.rig.file()).expect("a file");
+        let mut flights = Vec::new();
+        for number in 0..FLIGHTS {
+            std::fs::write(nodes.rig.file(), &copied).expect("written");
+            flights.push(record(&nodes, &format!("flight {number}")).await);
+        }
+        flights.concat()
+    });
+    let before = nodes.all.each_ref().map(|node| counted(node, RESIDENT));
+    run(async {
+        for node in &nodes.all {
+            let count = datagrams.len() * TIMES;
+            let next = |at: usize| datagrams[at % datagrams.len()].clone();
+            flood(&mut others, node.quic, count, next).await;
+        }
+        // Each ticket was good for one of them, once.
+        let mut came = Vec::new();
+        for text in ["after the flights", "and again"] {
+            tokio::time::sleep(COPIED).await;
+            publish(&watcher, "reading", text, QoS::AtLeastOnce).await;
+            loop {
+                let next = tokio::time::timeout(PATIENCE, messages.next()).await;
+                let next = next.expect("in time").expect("a message").payload;
+                if next == text.as_bytes() {
+                    break;
+                }
+                came.push(next);
+            }
+        }
+        let count = came.len();
+        came.sort_unstable();
+        came.dedup();
+        assert_eq!(came.len(), count, "twice: {came:?}");
+        assert!((1..=TICKETS_MAX).contains(&count), "{came:?}");
+        assert!(came.iter().all(|it| it.starts_with(b"flight ")), "{came:?}");
+    });
+    // A device at the second node, whose connection ids come to the third.
+    // It has a relay of its own: those that were recorded may still try to connect.
+    let relay = Relay::new();
+    relay.lead_to(nodes.all[1].quic);
+    let (device, mut orders) = run(async {
+        let url = format!("quic://localhost:{}", relay.port());
+        let tls = TlsOptions::new().ca_file(nodes.rig.certificate("ca.pem"));
+        let builder = Client::builder(url).expect("a URL").client_id("mover");
+        let builder = builder.tls(tls).no_reconnect().connect_timeout(PATIENCE);
+        let connected = builder.connect().await;
+        let (device, orders) = connected.expect("connected");
+        let subscribed = device.subscribe("order", QoS::ExactlyOnce).await;
+        subscribed.expect("subscribed");
+        publish(&device, "reading", "before", QoS::AtLeastOnce).await;
+        expect(&mut messages, &["before"]).await;
+        (device, orders)
+    });
+    run(async {
+        let own = relay.last();
+        assert_eq!(own[0] & 0x80, 0, "a short header: {own:x?}");
+        let third = nodes.all[2].quic;
+        let mut number = 0_u64;
+        flood(&mut others, third, STRAYS, |at| {
+            let mut datagram = own.clone();
+            // What follows the connection id is not what any client sends.
+            datagram.resize(60, 0);
+            datagram[30..38].copy_from_slice(&(at as u64).to_le_bytes());
+            datagram
+        })
+        .await;
+        flood(&mut others, third, STRAYS, |_| {
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let mut datagram = vec![0x40; 60];
+            for (at, byte) in datagram[1..40].iter_mut().enumerate() {
+                *byte = (number >> (at % 8 * 8)) as u8 ^ at as u8;
+            }
+            datagram
+        })
+        .await;
+        for (text, qos) in [("one", QoS::AtLeastOnce), ("two", QoS::ExactlyOnce)] {
+            publish(&device, "reading", text, QoS::AtLeastOnce).await;
+            expect(&mut messages, &[text]).await;
+            publish(&watcher, "order", text, qos).await;
+            expect(&mut orders, &[text]).await;
+        }
+        others.go_on().await;
+    });
+    let of_third = |family| counted(&nodes.all[2], family);
+    let [passed, dropped, gone] = [PASSED, DROPPED, GONE].map(of_third);
+    assert!(passed > 0, "nothing reached the second node");
+    let sent = 2 * STRAYS + datagrams.len() * TIMES;
+    assert!(passed + dropped + gone <= sent as u64 + 100);
+    for (node, before) in nodes.all.iter().zip(before) {
+        let now = counted(node, RESIDENT);
+        println!("resident: {before} bytes before, {now} after");
+        assert!(
+            now < before + GROWTH_BYTES_MAX,
+            "{before} bytes, then {now}"
+        );
+    }
+    println!("passed {passed}, dropped {dropped}, gone {gone}");
 }

@@ -54,6 +54,8 @@ mod streams;
 mod support;
 mod sys;
 mod threads;
+#[cfg(feature = "cluster")]
+mod to_log;
 mod tokens;
 #[cfg(unix)]
 mod topics;

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU16, Ordering};
 use core::time::Duration;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ fn config(dir: &Path, port: u16, metrics: u16, shards: u16, store: &str) -> Stri
 }
 
 /// Keys of `[store.nats]` for one server.
-fn store(server: &Server) -> String {
+pub(crate) fn store(server: &Server) -> String {
     format!(
         "urls = ['{}']\nsystem_urls = ['{}']\nreplicas = 1\n",
         server.url("dl:d"),
@@ -79,18 +79,30 @@ pub(crate) fn late_port() -> u16 {
 fn spawn(shards: u16, store: &str, errors: Stdio) -> Broker {
     let dir = tempfile::tempdir().expect("a directory");
     let (port, metrics) = (late_port(), late_port());
-    let file = dir.path().join("dunlin.toml");
-    let text = config(dir.path(), port, metrics, shards, store);
-    std::fs::write(&file, text).expect("written");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
-    command.arg("broker").arg("--config").arg(&file);
-    let child = command.stdout(Stdio::null()).stderr(errors).spawn();
+    let child = launch(dir.path(), (port, metrics), shards, store, errors);
     Broker {
-        child: child.expect("the broker starts"),
+        child,
         port,
         metrics,
         dir,
     }
+}
+
+/// Starts the program with this configuration, which is left in the directory.
+fn launch(
+    dir: &Path,
+    (port, metrics): (u16, u16),
+    shards: u16,
+    store: &str,
+    errors: Stdio,
+) -> Child {
+    let file = dir.join("dunlin.toml");
+    let text = config(dir, port, metrics, shards, store);
+    std::fs::write(&file, text).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+    command.arg("broker").arg("--config").arg(&file);
+    let child = command.stdout(Stdio::null()).stderr(errors).spawn();
+    child.expect("the broker starts")
 }
 
 impl Broker {
@@ -99,6 +111,38 @@ impl Broker {
         let mut broker = Self::begin(shards, store);
         broker.wait_for_listener();
         broker
+    }
+
+    /// Stops it and starts it again in the same directory, with another configuration.
+    pub(crate) fn again(&mut self, shards: u16, store: &str) {
+        self.stop();
+        let (dir, ports) = (self.dir.path(), (self.port, self.metrics));
+        self.child = launch(dir, ports, shards, store, Stdio::inherit());
+        self.wait_for_listener();
+    }
+
+    /// `SIGTERM`, where it runs, and its end.
+    pub(crate) fn stop(&mut self) {
+        if self.child.try_wait().expect("a child").is_none() {
+            self.signal("-TERM");
+            assert_eq!(self.end().code(), Some(0));
+        }
+    }
+
+    /// Writes another configuration, for its next start.
+    pub(crate) fn configure(&self, shards: u16, store: &str) -> PathBuf {
+        let file = self.dir.path().join("dunlin.toml");
+        let text = config(self.dir.path(), self.port, self.metrics, shards, store);
+        std::fs::write(&file, text).expect("written");
+        file
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.port
     }
 
     /// Starts one, and waits for nothing.
@@ -205,7 +249,7 @@ impl Broker {
     }
 
     /// Comes back to a session, takes so many messages, and sees that there are no more.
-    async fn take(&self, id: &str, count: usize) -> Vec<String> {
+    pub(crate) async fn take(&self, id: &str, count: usize) -> Vec<String> {
         let (client, mut messages) = self.client(id).connect().await.expect("connected");
         let mut found = Vec::new();
         while found.len() < count {
