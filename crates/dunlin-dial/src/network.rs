@@ -50,7 +50,8 @@ impl NetworkOptions {
     /// received, 1 ms to 16,383 ms, if it knows how to be asked
     /// (draft-ietf-quic-ack-frequency). What is lost and followed by nothing is
     /// sent again that much later than a round trip and four times its
-    /// variation (RFC 9002 section 6.2.1). Zero: it is not asked, and waits as
+    /// variation (RFC 9002 section 6.2.1). With more than 25 ms, five packets are
+    /// acknowledged together instead of two. Zero: it is not asked, and waits as
     /// long as it wants, mostly 25 ms. Default 5 ms.
     pub const fn ack_delay(mut self, delay: Duration) -> Self {
         self.tuning.ack_delay = if delay.is_zero() { None } else { Some(delay) };

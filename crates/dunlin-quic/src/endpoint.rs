@@ -19,6 +19,7 @@ use quinn_proto::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::ack_request::LongDelay;
 use crate::allowance;
 use crate::cid::{CidCodec, ShardCids, shard_of_datagram};
 use crate::conn::{BIDI_STREAMS_FIRST, READY_BYTES_MAX, UNI_STREAMS_FIRST, carries_early_data};
@@ -187,7 +188,12 @@ impl QuicSettings {
 
     /// TLS for QUIC: with tickets of the register and early data, or with
     /// tickets that the client carries and without.
-    fn tls(&self, tls: &ServerTls, protocols: &[Text]) -> Result<ListenerTls, QuicError> {
+    fn tls(
+        &self,
+        tls: &ServerTls,
+        protocols: &[Text],
+        tuning: &QuicTuning,
+    ) -> Result<ListenerTls, QuicError> {
         /// The only size besides 0 that QUIC knows (RFC 9001 section 4.6.1).
         const EARLY_DATA: u32 = u32::MAX;
         let mut config = tls.quic.clone();
@@ -215,7 +221,7 @@ impl QuicSettings {
                 config.send_tls13_tickets = 1;
             }
         }
-        Ok(quic_server(config)?)
+        Ok(quic_server(config, LongDelay::of(tuning.ack_delay))?)
     }
 
     fn server_config(
@@ -225,7 +231,7 @@ impl QuicSettings {
         tuning: &QuicTuning,
     ) -> Result<ServerConfig, QuicError> {
         let limits = &self.limits;
-        let crypto = Arc::new(self.tls(tls, protocols)?);
+        let crypto = Arc::new(self.tls(tls, protocols, tuning)?);
         let mut config = ServerConfig::new(crypto, Arc::clone(&self.token_key));
         config
             .transport_config(Arc::new(transport_config(tuning, limits)?))
@@ -700,7 +706,8 @@ impl QuicEndpoint {
         let tickets = dial.tickets.map(|tickets| Arc::new(Counted::new(tickets)));
         let (early, tokens) = (dial.early_data, dial.tokens);
         let tls = dial.tls;
-        let mut client = tls.quic(dial.protocols, early, tokens, tickets.as_ref())?;
+        let ack_delay = LongDelay::of(dial.tuning.ack_delay);
+        let mut client = tls.quic(dial.protocols, early, tokens, tickets.as_ref(), ack_delay)?;
         client.transport_config(prepared.transport);
         let begun = self.proto.connect(now, client, dial.addr, dial.server_name);
         let (handle, proto) = begun.map_err(|error| match error {

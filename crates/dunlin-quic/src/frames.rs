@@ -2,6 +2,9 @@
 //! packet (RFC 9000 section 19). quinn-proto counts these frames, but does not
 //! say what they carry.
 
+use quinn_proto::VarInt;
+use quinn_proto::coding::Codec;
+
 /// Bytes of the data of PATH_CHALLENGE and PATH_RESPONSE.
 const PATH_DATA_BYTES: usize = 8;
 const STATELESS_RESET_TOKEN_BYTES: usize = 16;
@@ -58,6 +61,13 @@ pub(crate) fn integer(bytes: &mut &[u8]) -> Option<u64> {
     *bytes = rest;
     let begin = u64::from(first & 0x3f);
     Some(more.iter().fold(begin, |n, byte| n << 8 | u64::from(*byte)))
+}
+
+/// Appends an integer in as few bytes as it needs; one of 2^62 or more, which there is not, as
+/// the largest.
+pub(crate) fn put_integer(out: &mut Vec<u8>, value: u64) {
+    let value = VarInt::from_u64(value).unwrap_or(VarInt::MAX);
+    value.encode(out);
 }
 
 /// Puts a smaller value in the place of the integer at the beginning, in as many

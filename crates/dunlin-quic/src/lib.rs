@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
+mod ack_request;
 mod allowance;
 mod backlog;
 mod cid;

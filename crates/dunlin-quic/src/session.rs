@@ -18,6 +18,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::quic::{self, KeyChange, Secrets, ServerConnection, Version};
 use rustls::{AlertDescription, HandshakeKind};
 
+use crate::ack_request::LongDelay;
 use crate::allowance;
 use crate::inspect::{Inspector, export};
 
@@ -30,6 +31,7 @@ pub(crate) struct ListenerTls {
     /// For what has nothing to do with a connection.
     stateless: QuicServerConfig,
     initial: quic::Suite,
+    ack_delay: Option<LongDelay>,
 }
 
 impl ListenerTls {
@@ -37,11 +39,13 @@ impl ListenerTls {
         tls: Arc<rustls::ServerConfig>,
         stateless: QuicServerConfig,
         initial: quic::Suite,
+        ack_delay: Option<LongDelay>,
     ) -> Self {
         Self {
             tls,
             stateless,
             initial,
+            ack_delay,
         }
     }
 }
@@ -78,6 +82,7 @@ impl ServerConfig for ListenerTls {
         Box::new(TlsSession {
             version,
             initial: self.initial,
+            ack_delay: self.ack_delay,
             handshake: tls.ok().map(|tls| Box::new(tls.into())),
             failure: failure.map(String::into_boxed_str),
             is_known: false,
@@ -115,6 +120,7 @@ pub(crate) fn is_resumed(proto: &Connection) -> bool {
 struct TlsSession {
     version: Version,
     initial: quic::Suite,
+    ack_delay: Option<LongDelay>,
     /// `None`: it is over.
     handshake: Option<Box<quic::Connection>>,
     /// Why it could not even begin.
@@ -269,6 +275,9 @@ impl Session for TlsSession {
         let read = |bytes: &[u8]| {
             let mut bytes = bytes.to_vec();
             allowance::lower_ids(&mut bytes);
+            if let Some(delay) = self.ack_delay {
+                delay.apply(&mut bytes);
+            }
             TransportParameters::read(Side::Server, &mut &bytes[..])
         };
         Ok(bytes.map(read).transpose()?)

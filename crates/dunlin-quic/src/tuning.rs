@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use dunlin_base::Repeat;
 use quinn_proto::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
-use quinn_proto::{AckFrequencyConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use quinn_proto::{IdleTimeout, MtuDiscoveryConfig, TransportConfig};
 
+use crate::ack_request;
 use crate::window::Floored;
 
 /// Shortest and longest round-trip time that can be assumed at first.
@@ -118,9 +119,9 @@ pub struct QuicTuning {
     /// Longest that the peer is asked to wait before it acknowledges what it
     /// received, if it knows how to be asked (draft-ietf-quic-ack-frequency):
     /// a lone lost packet is sent again after a round trip, four times its
-    /// variation and this (RFC 9002 section 6.2.1). More than a round trip and
-    /// 25 ms is not asked for. `None`: nothing is asked, and it is what the
-    /// peer chose, mostly 25 ms. Default 5 ms.
+    /// variation and this (RFC 9002 section 6.2.1). With more than 25 ms, five
+    /// packets are acknowledged together instead of two. `None`: nothing is
+    /// asked, and it is what the peer chose, mostly 25 ms. Default 5 ms.
     pub ack_delay: Option<Duration>,
     /// Bytes that may be in flight at first; `None` (default): what the
     /// congestion control chooses, about ten datagrams.
@@ -244,7 +245,7 @@ impl QuicTuning {
             .initial_rtt(self.initial_rtt)
             .congestion_controller_factory(self.congestion.factory(self.initial_window))
             .mtu_discovery_config(self.mtu_discovery.then(mtu_discovery))
-            .ack_frequency_config(self.ack_delay.map(ack_frequency));
+            .ack_frequency_config(self.ack_delay.map(ack_request::config));
         if let Some(every) = self.keep_alive {
             // At most three hours, which is less than the largest there is.
             let idle = IdleTimeout::try_from(every * KEEP_ALIVES).ok();
@@ -268,18 +269,6 @@ fn mtu_discovery() -> MtuDiscoveryConfig {
     config
         .upper_bound(UPPER_BOUND)
         .minimum_change(MINIMUM_CHANGE);
-    config
-}
-
-/// Asks for another delay and for nothing else: every second packet, and one that
-/// comes out of order, is acknowledged at once, as RFC 9000 has it (section
-/// 13.2).
-fn ack_frequency(delay: Duration) -> AckFrequencyConfig {
-    let mut config = AckFrequencyConfig::default();
-    config
-        .max_ack_delay(Some(delay))
-        .ack_eliciting_threshold(VarInt::from_u32(1))
-        .reordering_threshold(VarInt::from_u32(1));
     config
 }
 

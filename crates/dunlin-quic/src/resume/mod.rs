@@ -34,7 +34,7 @@ use core::fmt;
 pub(crate) use hkdf::observed;
 pub use record::Record;
 pub(crate) use record::{NO_CLIENT, RECORD_BYTES_MAX};
-pub(crate) use session::{Counted, Resuming};
+pub(crate) use session::{Counted, Dialled};
 
 /// Where a client keeps session tickets of one server for one purpose.
 ///

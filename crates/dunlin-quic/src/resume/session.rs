@@ -1,5 +1,5 @@
 //! A dialled connection's TLS: begins with a stored ticket, and stores those
-//! that the server gives.
+//! that the server gives; asks the server to let acknowledgements wait.
 
 use core::any::Any;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +23,7 @@ use rustls::{ClientConfig, NamedGroup};
 use super::record::Record;
 use super::restore::{Restored, restore};
 use super::{SessionTickets, hkdf};
+use crate::ack_request::LongDelay;
 use crate::tls::quic_client;
 
 /// Bytes of a handshake message that has not arrived whole: as much as a
@@ -35,13 +36,15 @@ const HEADER_BYTES: usize = 4;
 
 /// Settings of one connection that resumes with a ticket of `tickets`, if it
 /// has one, and puts new ones there.
-pub(crate) struct Resuming {
-    /// With watched cipher suites.
+pub(crate) struct Dialled {
+    /// With watched cipher suites, if there are `tickets`.
     pub(crate) config: ClientConfig,
     pub(crate) verifier: Arc<dyn ServerCertVerifier>,
     /// Hash of the client's certificate.
     pub(crate) client: [u8; 32],
-    pub(crate) tickets: Arc<Counted>,
+    /// `None`: those of `config`, in memory.
+    pub(crate) tickets: Option<Arc<Counted>>,
+    pub(crate) ack_delay: Option<LongDelay>,
 }
 
 /// Tickets, of which it is known how many came on one connection.
@@ -69,11 +72,11 @@ impl Counted {
     }
 }
 
-impl Resuming {
+impl Dialled {
     /// The stored ticket, if it is good for this server now.
-    fn restored(&self, server_name: &str) -> Option<Restored> {
+    fn restored(&self, tickets: &Counted, server_name: &str) -> Option<Restored> {
         let name = ServerName::try_from(server_name).ok()?.to_owned();
-        let record = Record::decode(&self.tickets.tickets.take()?)?;
+        let record = Record::decode(&tickets.tickets.take()?)?;
         if record.client != self.client {
             return None;
         }
@@ -81,37 +84,49 @@ impl Resuming {
     }
 }
 
-impl QuicCrypto for Resuming {
+impl QuicCrypto for Dialled {
     fn start_session(
         self: Arc<Self>,
         version: u32,
         server_name: &str,
         params: &TransportParameters,
     ) -> Result<Box<dyn Session>, ConnectError> {
-        let store = Arc::new(OneShot::default());
         let mut config = self.config.clone();
-        if let Some(restored) = self.restored(server_name) {
-            store.with(|shelf| shelf.ticket = Some(restored.session));
-            config
-                .dangerous()
-                .set_certificate_verifier(restored.verifier);
-        }
-        config.resumption = Resumption::store(Arc::clone(&store) as _);
+        let keeping = self.tickets.as_ref().map(|tickets| {
+            let store = Arc::new(OneShot::default());
+            if let Some(restored) = self.restored(tickets, server_name) {
+                store.with(|shelf| shelf.ticket = Some(restored.session));
+                config
+                    .dangerous()
+                    .set_certificate_verifier(restored.verifier);
+            }
+            config.resumption = Resumption::store(Arc::clone(&store) as _);
+            Keeping {
+                store,
+                client: self.client,
+                tickets: Arc::clone(tickets),
+                partial: Vec::new(),
+            }
+        });
         let config = quic_client(config).map_err(|_| ConnectError::UnsupportedVersion)?;
         let inner = Arc::new(config).start_session(version, server_name, params)?;
         Ok(Box::new(Watching {
             inner,
-            store,
-            client: self.client,
-            tickets: Arc::clone(&self.tickets),
-            partial: Vec::new(),
+            keeping,
+            ack_delay: self.ack_delay,
         }))
     }
 }
 
-/// A TLS session whose tickets are stored.
+/// A TLS session whose tickets may be stored.
 struct Watching {
     inner: Box<dyn Session>,
+    keeping: Option<Keeping>,
+    ack_delay: Option<LongDelay>,
+}
+
+/// Where the tickets of one connection are stored.
+struct Keeping {
     store: Arc<OneShot>,
     client: [u8; 32],
     tickets: Arc<Counted>,
@@ -119,9 +134,9 @@ struct Watching {
     partial: Vec<u8>,
 }
 
-impl Watching {
+impl Keeping {
     /// Pairs the tickets within `bytes` with what TLS made of them.
-    fn keep_tickets(&mut self, bytes: &[u8], keys: Vec<Vec<u8>>) {
+    fn keep_tickets(&mut self, inner: &dyn Session, bytes: &[u8], keys: Vec<Vec<u8>>) {
         self.partial.extend_from_slice(bytes);
         let mut messages = Vec::new();
         while let Some((kind, body, used)) = first_message(&self.partial) {
@@ -135,16 +150,23 @@ impl Watching {
         }
         let given = self.store.with(|shelf| core::mem::take(&mut shelf.given));
         for ((message, key), given) in messages.into_iter().zip(keys).zip(given) {
-            if let Some(ticket) = self.record(message, key, given).and_then(|r| r.encode()) {
+            let record = self.record(inner, message, key, given);
+            if let Some(ticket) = record.and_then(|record| record.encode()) {
                 self.tickets.insert(ticket);
             }
         }
     }
 
-    fn record(&self, message: Vec<u8>, key: Vec<u8>, given: Given) -> Option<Record> {
-        let chain = self.inner.peer_identity()?;
+    fn record(
+        &self,
+        inner: &dyn Session,
+        message: Vec<u8>,
+        key: Vec<u8>,
+        given: Given,
+    ) -> Option<Record> {
+        let chain = inner.peer_identity()?;
         let chain = chain.downcast::<Vec<CertificateDer<'static>>>().ok()?;
-        let data = self.inner.handshake_data()?;
+        let data = inner.handshake_data()?;
         let data = data.downcast::<HandshakeData>().ok()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
         Some(Record {
@@ -195,18 +217,33 @@ impl Session for Watching {
     }
 
     fn read_handshake(&mut self, buf: &[u8]) -> Result<bool, TransportError> {
+        let Some(keeping) = &mut self.keeping else {
+            return self.inner.read_handshake(buf);
+        };
         if self.inner.is_handshaking() {
             return self.inner.read_handshake(buf);
         }
         let (result, keys) = hkdf::watch(|| self.inner.read_handshake(buf));
         if result.is_ok() {
-            self.keep_tickets(buf, keys);
+            keeping.keep_tickets(&*self.inner, buf, keys);
         }
         result
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        self.inner.transport_parameters()
+        let parameters = self.inner.transport_parameters()?;
+        match (parameters, self.ack_delay) {
+            (Some(parameters), Some(delay)) => {
+                let mut bytes = Vec::new();
+                parameters.write(&mut bytes);
+                delay.apply(&mut bytes);
+                Ok(Some(TransportParameters::read(
+                    Side::Client,
+                    &mut &bytes[..],
+                )?))
+            }
+            (parameters, _) => Ok(parameters),
+        }
     }
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::World;
-use crate::AcksMut;
+use crate::{AcksMut, QuicTuning};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -260,4 +260,45 @@ fn only_pingreq_wakes_a_device() {
         "PINGREQ, and that of PINGRESP"
     );
     assert_eq!(server - before.1, MINUTES, "PINGRESP, and that of PINGREQ");
+}
+
+/// Both ends ask for an acknowledgement within a second. A device says something each
+/// 200 ms: a datagram of the server for five of its own. A lone loss is found a second later.
+#[test]
+fn acknowledgements_wait_as_long_as_is_asked_for() {
+    const MESSAGES: usize = 100;
+    const TOGETHER: usize = 5;
+    /// The first of them, a question of the server whether its own have come, and gaps between
+    /// packet numbers, which quinn-proto makes now and then.
+    const OTHERS_MAX: usize = 4;
+    let ask = |millis| QuicTuning {
+        ack_delay: Some(MS * millis),
+        ..QuicTuning::default()
+    };
+    let say = |world: &mut World| {
+        world.client.send(b"reading");
+        world.touch_client();
+        world.pass(MS * 200);
+    };
+    for (millis, wanted) in [(5, MESSAGES), (1000, MESSAGES / TOGETHER)] {
+        let mut world = World::tuned(MS * 10, 11, &ask(millis));
+        world.pass(Duration::from_secs(2));
+        let before = datagrams(&world);
+        for _ in 0..MESSAGES {
+            say(&mut world);
+        }
+        let after = datagrams(&world);
+        let messages = after.0 - before.0;
+        assert!(messages <= MESSAGES + OTHERS_MAX, "{millis} ms: {messages}");
+        let answers = after.1 - before.1;
+        let range = wanted..=wanted + OTHERS_MAX;
+        assert!(range.contains(&answers), "{millis} ms: {answers}");
+        let before = world.server.received.len();
+        world.loss = 1000;
+        world.client.send(b"lost");
+        world.touch_client();
+        world.loss = 0;
+        world.pass(MS * (millis + 100));
+        assert!(world.server.received.len() > before, "{millis} ms: a loss");
+    }
 }

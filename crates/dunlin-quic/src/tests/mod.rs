@@ -130,8 +130,7 @@ impl Side {
         }
     }
 
-    fn dial(&mut self, tls: &ClientTls, to: SocketAddr, now: Instant) {
-        let tuning = QuicTuning::default();
+    fn dial(&mut self, tls: &ClientTls, to: SocketAddr, tuning: &QuicTuning, now: Instant) {
         let dial = Dial {
             addr: to,
             server_name: "localhost",
@@ -140,7 +139,7 @@ impl Side {
             early_data: false,
             tickets: None,
             tokens: None,
-            tuning: &tuning,
+            tuning,
             qlog: None,
         };
         let prepared = self.settings.prepare(&dial).unwrap();
@@ -331,7 +330,12 @@ pub(super) struct World {
 impl World {
     /// A connection over a path with this delay.
     pub(super) fn connected(delay: Duration, seed: u64) -> Self {
-        let mut world = Self::begun(delay, seed);
+        Self::tuned(delay, seed, &QuicTuning::default())
+    }
+
+    /// As [`World::connected`], where both ends behave like this.
+    pub(super) fn tuned(delay: Duration, seed: u64, tuning: &QuicTuning) -> Self {
+        let mut world = Self::begun_with(delay, seed, tuning);
         world.touch_client();
         world.pass(delay * 8);
         assert!(world.client.opened, "a connection");
@@ -344,6 +348,10 @@ impl World {
 
     /// A client that has sent nothing yet.
     pub(super) fn begun(delay: Duration, seed: u64) -> Self {
+        Self::begun_with(delay, seed, &QuicTuning::default())
+    }
+
+    fn begun_with(delay: Duration, seed: u64, tuning: &QuicTuning) -> Self {
         let names = vec!["localhost".to_owned()];
         let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
         let (cert, key) = (cert.pem(), signing_key.serialize_pem());
@@ -352,15 +360,15 @@ impl World {
         let clock = Clock::new();
         let now = clock.now();
         let server = Side::new(clock, 2 * seed, |settings| {
-            let tuning = QuicTuning::default();
+            let tuning = tuning.clone();
             QuicEndpoint::listening(0, &tls, &protocols, tuning, settings, true).unwrap()
         });
         let mut client = Side::new(clock, 2 * seed + 1, |settings| {
-            QuicEndpoint::dialling(QuicTuning::default(), settings, true)
+            QuicEndpoint::dialling(tuning.clone(), settings, true)
         });
         let client_tls = ClientTls::builder().ca_pem(cert.as_bytes()).unwrap();
         let server_addr = addr(1, 14567);
-        client.dial(&client_tls.build().unwrap(), server_addr, now);
+        client.dial(&client_tls.build().unwrap(), server_addr, tuning, now);
         let nat = addr(2, 1000);
         Self {
             now,

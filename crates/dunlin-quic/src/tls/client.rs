@@ -17,7 +17,8 @@ use super::{
     ALPN_HTTP, KeyLog, TlsError, TlsPolicy, alpn, parse_certs, parse_key, quic_client, read_file,
 };
 use crate::AddressTokens;
-use crate::resume::{Counted, NO_CLIENT, Resuming, observed};
+use crate::ack_request::LongDelay;
+use crate::resume::{Counted, Dialled, NO_CLIENT, observed};
 use crate::tokens::Store;
 
 /// TLS of dialled connections; share one value among them, so that they also
@@ -83,6 +84,7 @@ impl ClientTls {
         early_data: bool,
         tokens: Option<&Arc<dyn AddressTokens>>,
         tickets: Option<&Arc<Counted>>,
+        ack_delay: Option<LongDelay>,
     ) -> Result<quinn_proto::ClientConfig, TlsError> {
         let prepared = |config: &rustls::ClientConfig| {
             let mut config = config.clone();
@@ -90,14 +92,18 @@ impl ClientTls {
             config.enable_early_data = early_data;
             config
         };
-        let crypto: Arc<dyn quinn_proto::crypto::ClientConfig> = match tickets {
-            Some(tickets) => Arc::new(Resuming {
-                config: prepared(&self.watched),
+        let crypto: Arc<dyn quinn_proto::crypto::ClientConfig> = match (tickets, ack_delay) {
+            (None, None) => Arc::new(quic_client(prepared(&self.quic))?),
+            _ => Arc::new(Dialled {
+                config: prepared(match tickets {
+                    Some(_) => &self.watched,
+                    None => &self.quic,
+                }),
                 verifier: Arc::clone(&self.verifier) as _,
                 client: self.client,
-                tickets: Arc::clone(tickets),
+                tickets: tickets.cloned(),
+                ack_delay,
             }),
-            None => Arc::new(quic_client(prepared(&self.quic))?),
         };
         let mut config = quinn_proto::ClientConfig::new(crypto);
         config.token_store(match tokens {

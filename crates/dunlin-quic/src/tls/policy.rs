@@ -12,6 +12,7 @@ use rustls::{SupportedCipherSuite, quic::Suite};
 
 use super::TlsError;
 use super::compact::compact;
+use crate::ack_request::LongDelay;
 use crate::session::ListenerTls;
 
 /// An authenticated cipher, with TLS 1.3 and, where TLS 1.2 is spoken, with
@@ -237,11 +238,14 @@ fn initial_suite() -> Result<Suite, TlsError> {
 }
 
 /// TLS of a QUIC server, with any set of ciphers.
-pub(crate) fn quic_server(config: rustls::ServerConfig) -> Result<ListenerTls, TlsError> {
+pub(crate) fn quic_server(
+    config: rustls::ServerConfig,
+    ack_delay: Option<LongDelay>,
+) -> Result<ListenerTls, TlsError> {
     let (config, initial) = (Arc::new(config), initial_suite()?);
     let stateless = QuicServerConfig::with_initial(Arc::clone(&config), initial)
         .map_err(|e| TlsError::Setup(e.to_string()))?;
-    Ok(ListenerTls::new(config, stateless, initial))
+    Ok(ListenerTls::new(config, stateless, initial, ack_delay))
 }
 
 /// TLS of a QUIC client, with any set of ciphers.

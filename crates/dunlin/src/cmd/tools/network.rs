@@ -22,7 +22,8 @@ pub(super) struct Network {
     #[arg(help_heading = HEADING, long, value_name = "MS", value_parser = millis)]
     initial_rtt: Option<Duration>,
     /// How soon the server is asked to acknowledge over QUIC, in milliseconds;
-    /// 0: it is not asked.
+    /// 0: it is not asked. With more than 25, five packets are acknowledged
+    /// together instead of two.
     #[arg(help_heading = HEADING, long, value_name = "MS", default_value = "5", value_parser = millis)]
     ack_delay: Duration,
     /// Bytes that QUIC may have in flight at first.
