@@ -21,6 +21,8 @@ pub struct Census {
     pub elsewhere: usize,
     /// Subscriptions in the tree, with those of other shards.
     pub subscriptions: usize,
+    /// Subscriptions of the sessions that are here.
+    pub subscribed: usize,
     /// Retained messages.
     pub retained: usize,
     /// Deadlines.
@@ -88,6 +90,7 @@ impl Census {
             sessions: self.sessions + other.sessions,
             elsewhere: self.elsewhere + other.elsewhere,
             subscriptions: self.subscriptions + other.subscriptions,
+            subscribed: self.subscribed + other.subscribed,
             retained: self.retained + other.retained,
             timers: self.timers + other.timers,
             pending: self.pending + other.pending,
@@ -124,6 +127,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         ..Census::default()
     };
     for (_, session) in own.sessions.iter() {
+        census.subscribed += session.subscriptions_len();
         census.queued += session.queue().len();
         census.queued_bytes += session.queue().bytes();
         census.in_flight += session.in_flight();
