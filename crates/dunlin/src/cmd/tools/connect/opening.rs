@@ -14,41 +14,11 @@ use dunlin_client::{
 
 use super::Connect;
 use crate::causes::sentence;
+use crate::cmd::tools::losses::Losses;
 use crate::cmd::tools::timing::Reconnection;
 
 /// Later connections that are remembered for `--timing`.
 const RECONNECTIONS_MAX: usize = 1000;
-
-/// Losses of the connection, and failed attempts to have it again: each cause is said
-/// once, however many attempts fail for it.
-#[derive(Debug, Default)]
-struct Losses {
-    /// The last one.
-    last: String,
-    /// The one that was said since there was a connection.
-    said: String,
-}
-
-impl Losses {
-    fn lost(&mut self, cause: &DisconnectCause) {
-        self.last = sentence(cause);
-    }
-
-    /// What is to be said before another attempt.
-    fn news(&mut self) -> Option<&str> {
-        if self.last == self.said {
-            return None;
-        }
-        self.said.clone_from(&self.last);
-        Some(&self.said)
-    }
-
-    /// There is a connection; whether the one before was said to be lost.
-    fn over(&mut self) -> bool {
-        self.last.clear();
-        !core::mem::take(&mut self.said).is_empty()
-    }
-}
 
 /// A connection that is being made, and what is heard of it.
 pub(in crate::cmd) struct Begun {
@@ -219,27 +189,5 @@ impl Connect {
             }
             _ => ExitCode::FAILURE,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_is_said_once_until_there_is_a_connection() {
-        let timeout = DisconnectCause::Transport(CloseCause::HandshakeTimeout);
-        let mut losses = Losses::default();
-        assert!(!losses.over());
-        losses.lost(&DisconnectCause::Local);
-        assert!(losses.news().is_some());
-        losses.lost(&timeout);
-        assert_eq!(losses.news(), Some(&*sentence(&timeout)));
-        losses.lost(&timeout);
-        assert_eq!(losses.news(), None);
-        assert!(losses.over());
-        assert!(!losses.over());
-        losses.lost(&timeout);
-        assert!(losses.news().is_some());
     }
 }
