@@ -1,5 +1,5 @@
 //! The log's lines about tokens that let no client in: so many a second. What a client
-//! is told, and the shard's line about it, say no more than of a wrong password.
+//! gets, and the shard's line about it, say no more than of a wrong password.
 
 use core::time::Duration;
 use std::time::Instant;
