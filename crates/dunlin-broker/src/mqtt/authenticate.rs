@@ -26,7 +26,10 @@ use crate::owners::common::{Identity, Standing};
 use crate::owners::timers::Timer;
 use crate::sessions::rights;
 
-const BUSY: Fault = Fault::new(ReasonCode::ServerBusy, "the authenticator is busy");
+const BUSY: Fault = Fault::new(
+    ReasonCode::ServerBusy,
+    "no answer who the client is: too many ask, or a server is down",
+);
 
 const NO_CREDENTIALS: Fault = Fault::new(ReasonCode::NotAuthorized, "no credentials");
 

@@ -29,6 +29,8 @@ pub struct Census {
     pub elsewhere: usize,
     /// Subscriptions in the tree, with those of other shards.
     pub subscriptions: usize,
+    /// Subscriptions of the sessions that are here.
+    pub subscribed: usize,
     /// Retained messages.
     pub retained: usize,
     /// Deadlines.
@@ -96,6 +98,7 @@ impl Census {
             sessions: self.sessions + other.sessions,
             elsewhere: self.elsewhere + other.elsewhere,
             subscriptions: self.subscriptions + other.subscriptions,
+            subscribed: self.subscribed + other.subscribed,
             retained: self.retained + other.retained,
             timers: self.timers + other.timers,
             pending: self.pending + other.pending,
@@ -121,8 +124,6 @@ pub(crate) struct Tally {
     census: Census,
     /// Sessions of client identifiers.
     pub(crate) named: usize,
-    /// Subscriptions of all sessions.
-    pub(crate) subscribed: usize,
     /// Connections of clients that were let in.
     pub(crate) connected: usize,
 }
@@ -130,6 +131,7 @@ pub(crate) struct Tally {
 impl Tally {
     fn add_session(&mut self, session: &Session) {
         let census = &mut self.census;
+        census.subscribed += session.subscriptions_len();
         census.queued += session.queue().len();
         census.queued_bytes += session.queue().bytes();
         census.in_flight += session.in_flight();
@@ -141,7 +143,6 @@ impl Tally {
             _ => {}
         }
         self.named += usize::from(session.is_named());
-        self.subscribed += session.subscriptions_len();
     }
 
     fn add_conn(&mut self, conn: &Conn) {

@@ -2,12 +2,15 @@
 //! them: 2xx stored, most of 4xx refused for good, all else later.
 
 use core::time::Duration;
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use ureq::Agent;
+use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::config::ConfigError;
@@ -16,10 +19,20 @@ use crate::target::{Encode, Failure, Rows, Step, Target};
 /// Longest part of an answer that is read.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
+/// Where a server listens.
+#[derive(Clone)]
+struct Server {
+    host: String,
+    port: u16,
+    /// Time for a connection.
+    timeout: Duration,
+}
+
 /// A server, and what it is sent.
 pub(super) struct Web {
     agent: Agent,
     url: String,
+    server: Server,
     headers: Vec<(String, String)>,
     encoder: Arc<dyn Encode>,
     /// Makes a body of rows.
@@ -34,13 +47,25 @@ impl Web {
         encoder: Arc<dyn Encode>,
     ) -> Result<Self, ConfigError> {
         let wrong = |why: String| ConfigError::Value { key: "url", why };
-        let tls = match url.split_once("://") {
-            Some(("http", _)) => TlsConfig::default(),
-            Some(("https", _)) => TlsConfig::builder()
-                .root_certs(roots(ca).map_err(wrong)?)
-                .unversioned_rustls_crypto_provider(dunlin_net::crypto_provider())
-                .build(),
+        let (tls, port) = match url.split_once("://") {
+            Some(("http", _)) => (TlsConfig::default(), 80),
+            Some(("https", _)) => {
+                let tls = TlsConfig::builder()
+                    .root_certs(roots(ca).map_err(wrong)?)
+                    .unversioned_rustls_crypto_provider(dunlin_net::crypto_provider())
+                    .build();
+                (tls, 443)
+            }
             _ => return Err(wrong(format!("`{url}` begins with http:// or https://"))),
+        };
+        let uri: Uri = url
+            .parse()
+            .map_err(|error| wrong(format!("`{url}`: {error}")))?;
+        let host = uri.host().unwrap_or_default();
+        let server = Server {
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port: uri.port_u16().unwrap_or(port),
+            timeout,
         };
         let config = Agent::config_builder()
             .tls_config(tls)
@@ -56,6 +81,7 @@ impl Web {
         Ok(Self {
             agent: config.into(),
             url,
+            server,
             headers: Vec::new(),
             encoder,
             body: |rows| rows.bytes,
@@ -73,11 +99,31 @@ impl Web {
     }
 }
 
+impl Server {
+    /// Connects, to know whether it is there. What it says of rows the first request tells.
+    fn reach(&self) -> Result<(), Failure> {
+        let (host, port) = (self.host.as_str(), self.port);
+        let later = |error: io::Error| Failure::Later(format!("{host}:{port}: {error}"));
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for addr in (host, port).to_socket_addrs().map_err(later)? {
+            match TcpStream::connect_timeout(&addr, self.timeout) {
+                Ok(_) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(later(last))
+    }
+}
+
 impl Target for Web {
     fn open(&mut self) -> Step<'_, Arc<dyn Encode>> {
-        // The first request tells whether the server is there.
         let encoder = Arc::clone(&self.encoder);
-        Box::pin(core::future::ready(Ok(encoder)))
+        let server = self.server.clone();
+        Box::pin(async move {
+            let reached = tokio::task::spawn_blocking(move || server.reach()).await;
+            reached.unwrap_or_else(|error| Err(Failure::Later(error.to_string())))?;
+            Ok(encoder)
+        })
     }
 
     fn store(&mut self, rows: Rows) -> Step<'_, ()> {
@@ -149,6 +195,20 @@ fn roots(file: Option<&Path>) -> Result<RootCerts, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_there_if_it_takes_a_connection() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let server = Server {
+            host: "127.0.0.1".into(),
+            port: listener.local_addr().expect("bound").port(),
+            timeout: Duration::from_secs(10),
+        };
+        assert!(server.reach().is_ok());
+        drop(listener);
+        let why = server.reach().expect_err("nothing listens");
+        assert!(matches!(why, Failure::Later(why) if why.starts_with("127.0.0.1:")));
+    }
 
     #[test]
     fn only_what_is_wrong_with_rows_is_a_refusal() {

@@ -125,12 +125,12 @@ pub enum AuthError {
         source: io::Error,
     },
     /// The access list is wrong.
-    #[error("{}:{}: {}", path.display(), source.line, source.kind)]
+    #[error("{}:{}: {}", path.display(), error.line, error.kind)]
     Acl {
         /// Which file.
         path: PathBuf,
         /// Where and why.
-        source: AclError,
+        error: AclError,
     },
     /// There is no thread to be had.
     #[error("cannot start the authenticator's thread: {0}")]
@@ -149,9 +149,9 @@ pub fn load_acl(path: &Path) -> Result<Acl, AuthError> {
         path: path.into(),
         source,
     })?;
-    Acl::parse(&text).map_err(|source| AuthError::Acl {
+    Acl::parse(&text).map_err(|error| AuthError::Acl {
         path: path.into(),
-        source,
+        error,
     })
 }
 

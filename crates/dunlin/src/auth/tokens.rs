@@ -73,8 +73,8 @@ pub enum TokenError {
 /// Why a token lets no client in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// It is not valid.
-    Invalid,
+    /// It is not valid; why, for the log.
+    Invalid(&'static str),
     /// No key is known that it may be signed with.
     NoKey,
 }
@@ -196,101 +196,135 @@ impl Tokens {
         }
     }
 
+    /// Whether there are keys: those of a server may not have come, or be too old.
+    pub(super) const fn have_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
     /// Whose token this is and how long, if it is valid now.
     ///
     /// # Errors
     /// It is not.
     pub fn verify(&mut self, token: &str, said: Said<'_>) -> Result<Valid, Refused> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_err(|_| Refused::Invalid)?;
+        let now = now.map_err(|_| Refused::Invalid("the clock of this machine is wrong"))?;
         self.verify_at(token, said, now)
     }
 
     /// As [`Tokens::verify`], so long after 1970.
     fn verify_at(&mut self, token: &str, said: Said<'_>, now: Duration) -> Result<Valid, Refused> {
-        self.signed(token)
-            .ok_or(Refused::Invalid)?
-            .and_then(|claims| self.check(&claims, said, now).ok_or(Refused::Invalid))
+        let claims = self.signed(token)?;
+        self.check(&claims, said, now).map_err(Refused::Invalid)
     }
 
-    /// The claims of a token that is signed with a known key; `None`: it is no token,
-    /// or not signed with the key that it names.
-    fn signed(&mut self, token: &str) -> Option<Result<Map<String, Value>, Refused>> {
+    /// The claims of a token that is signed with a known key.
+    fn signed(&mut self, token: &str) -> Result<Map<String, Value>, Refused> {
+        const NO_TOKEN: Refused = Refused::Invalid("it is no JSON Web Token");
         if token.len() > TOKEN_BYTES_MAX {
-            return None;
+            return Err(Refused::Invalid("it is too long"));
         }
-        let (signed, signature) = token.rsplit_once('.')?;
-        let (header, claims) = signed.split_once('.')?;
-        let Unique(header) = object(header)?;
+        let (signed, signature) = token.rsplit_once('.').ok_or(NO_TOKEN)?;
+        let (header, claims) = signed.split_once('.').ok_or(NO_TOKEN)?;
+        let Unique(header) = object(header).ok_or(NO_TOKEN)?;
         // An extension that must be understood is none that this knows (RFC 7515
         // section 4.1.11).
         if header.contains_key("crit") || !is_for_access(header.get("typ")) {
-            return None;
+            let why = "it is of another type (typ), or has an extension (crit)";
+            return Err(Refused::Invalid(why));
         }
-        let algorithm = header.get("alg")?.as_str()?;
+        let algorithm = header.get("alg").and_then(Value::as_str);
         // No key that may come is for another one.
-        if !self.algorithms.iter().any(|known| known == algorithm) {
-            return None;
-        }
+        let algorithm = algorithm
+            .filter(|it| self.algorithms.iter().any(|known| known == it))
+            .ok_or(Refused::Invalid(
+                "auth.jwt.algorithms does not have the one that signed it (alg)",
+            ))?;
         let id = match header.get("kid") {
-            Some(id) => Some(id.as_str()?),
+            Some(id) => Some(id.as_str().ok_or(NO_TOKEN)?),
             None => None,
         };
-        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| NO_TOKEN)?;
         let keys = likely(&self.keys, algorithm, id);
         let mut keys = keys.take(KEYS_TRIED_MAX).peekable();
-        let Some(first) = keys.peek() else {
-            return Some(Err(Refused::NoKey));
-        };
         // Keys of one algorithm are of one kind.
+        let first = keys.peek().ok_or(Refused::NoKey)?;
         let known = first.is_public().then(|| fingerprint(token));
         if !known.is_some_and(|it| self.verified.has(&it)) {
-            keys.find(|key| key.is_signed(signed.as_bytes(), &signature))?;
+            keys.find(|key| key.is_signed(signed.as_bytes(), &signature))
+                .ok_or(Refused::Invalid("its signature is not that of a known key"))?;
             if let Some(known) = known {
                 self.verified.insert(known);
             }
         }
-        let Unique(claims) = object(claims)?;
-        Some(Ok(claims))
+        let Unique(claims) = object(claims).ok_or(NO_TOKEN)?;
+        Ok(claims)
     }
 
-    /// What the claims of a token say that is signed.
-    fn check(&self, claims: &Map<String, Value>, said: Said<'_>, now: Duration) -> Option<Valid> {
-        let expires = seconds(claims.get("exp")?)?.checked_add(self.leeway)?;
-        let lifetime = expires.checked_sub(now).filter(|left| !left.is_zero())?;
-        if let Some(begins) = claims.get("nbf")
-            && seconds(begins)? > now.saturating_add(self.leeway)
-        {
-            return None;
-        }
-        if let Some(issued) = claims.get("iat") {
-            seconds(issued)?;
-        }
+    /// What the claims of a token say that is signed, or why it is not valid.
+    fn check(
+        &self,
+        claims: &Map<String, Value>,
+        said: Said<'_>,
+        now: Duration,
+    ) -> Result<Valid, &'static str> {
+        let lifetime = self.lifetime(claims, now)?;
         let of_us = |name: &Value| self.audience.iter().any(|it| Some(&**it) == name.as_str());
         let is_for_us = match claims.get("aud") {
             Some(Value::Array(all)) => all.iter().any(of_us),
             Some(one) => of_us(one),
             None => false,
         };
+        if !(is_for_us || self.audience.is_empty()) {
+            return Err("it is for another audience (aud)");
+        }
         let issuer = claims.get("iss").and_then(Value::as_str);
-        let is_of_issuer = self.issuer.is_none() || self.issuer.as_deref() == issuer;
-        if !is_of_issuer || !(is_for_us || self.audience.is_empty()) {
-            return None;
+        if self.issuer.is_some() && self.issuer.as_deref() != issuer {
+            return Err("it is of another issuer (iss)");
         }
-        let user = claims.get(&self.claims.user)?.as_str()?;
-        let is_his = match said.user_name {
-            Some(name) if self.claims.is_user_name => name == user,
-            _ => true,
-        };
-        (is_user(user) && is_his).then_some(())?;
-        if let (Some(claim), Some(id)) = (&self.claims.client_id, said.client_id) {
-            (claims.get(claim)?.as_str()? == id).then_some(())?;
+        let user = claims.get(&self.claims.user).and_then(Value::as_str);
+        let user = user
+            .filter(|user| is_user(user))
+            .ok_or("it names no user (auth.jwt.user_claim)")?;
+        if self.claims.is_user_name && said.user_name.is_some_and(|name| name != user) {
+            return Err("the user name beside it is another one");
         }
-        Some(Valid {
+        if let (Some(claim), Some(id)) = (&self.claims.client_id, said.client_id)
+            && claims.get(claim).and_then(Value::as_str) != Some(id)
+        {
+            return Err("it is for another client identifier");
+        }
+        Ok(Valid {
             user: Text::from(user),
             lifetime: lifetime.min(self.max_lifetime),
-            rules: self.rules(claims)?,
+            rules: self
+                .rules(claims)
+                .ok_or("its rules, groups or limits cannot be read")?,
         })
+    }
+
+    /// How long a token with these claims is valid from `now` on, since 1970.
+    fn lifetime(
+        &self,
+        claims: &Map<String, Value>,
+        now: Duration,
+    ) -> Result<Duration, &'static str> {
+        const NO_TIME: &str = "a time in it is none (exp, nbf, iat)";
+        let expires = claims.get("exp").ok_or("it has no end (exp)")?;
+        let expires = seconds(expires).and_then(|at| at.checked_add(self.leeway));
+        let lifetime = expires
+            .ok_or(NO_TIME)?
+            .checked_sub(now)
+            .filter(|left| !left.is_zero())
+            .ok_or("it has expired (exp)")?;
+        if let Some(begins) = claims.get("nbf")
+            && seconds(begins).ok_or(NO_TIME)? > now.saturating_add(self.leeway)
+        {
+            return Err("it is not valid yet (nbf)");
+        }
+        if let Some(issued) = claims.get("iat") {
+            seconds(issued).ok_or(NO_TIME)?;
+        }
+        Ok(lifetime)
     }
 
     /// What its user may do and have; `None`: that cannot be read. Where claims may say

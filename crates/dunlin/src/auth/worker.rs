@@ -21,8 +21,14 @@ use super::tokens::{self, Fetched, Refused, Said, Tokens, is_like_token};
 use super::{Asked, AuthError, Credentials, Delays, Door, Job};
 use crate::config::Step;
 
+mod refusals;
 #[cfg(test)]
 mod tests;
+
+use refusals::Refusals;
+
+/// Why a token is refused whose key is not known.
+const NO_KEY: &str = "no key is known that it may be signed with";
 
 /// Most questions that wait for keys; further ones with an unknown key are refused.
 pub(super) const WAITING_MAX: usize = 256;
@@ -33,6 +39,8 @@ const EARLY_MIN: Duration = Duration::from_secs(10);
 /// What comes of a step.
 enum Outcome {
     Answer(AuthAnswer),
+    /// A token lets the client not in; why, for the log.
+    BadToken(&'static str),
     /// It knows nothing of the client.
     Pass,
     /// The server is to be asked, or the directory.
@@ -74,6 +82,7 @@ pub(super) struct Worker {
     /// by the number of users.
     known: BTreeMap<Text, [u8; 32]>,
     throttle: Throttle,
+    refusals: Refusals,
     fetching: Option<Fetching>,
     http: Option<Pool<Box<Asked>>>,
     ldap: Option<Pool<Box<Asked>>>,
@@ -110,6 +119,7 @@ impl Worker {
             key,
             known: BTreeMap::new(),
             throttle: Throttle::new(delays),
+            refusals: Refusals::default(),
         })
     }
 
@@ -199,6 +209,10 @@ impl Worker {
         };
         match outcome {
             Outcome::Answer(answer) => (asked.reply)(answer),
+            Outcome::BadToken(why) => {
+                self.refusals.note(&asked.request, why, now);
+                (asked.reply)(AuthAnswer::Refuse);
+            }
             Outcome::Pass => (asked.reply)(AuthAnswer::Refuse),
             Outcome::Keys => self.wait(asked, now),
             Outcome::Server => submit(self.http.as_ref(), asked),
@@ -208,13 +222,21 @@ impl Worker {
 
     /// The question waits for keys, if others may come soon.
     fn wait(&mut self, mut asked: Box<Asked>, now: Instant) {
+        let tokens = self.credentials.tokens.as_ref();
+        let refused = match tokens.is_some_and(Tokens::have_keys) {
+            true => AuthAnswer::Refuse,
+            // Nothing is known of the token: it may be valid.
+            false => AuthAnswer::Busy,
+        };
         let Some(fetching) = self.fetching.as_mut().filter(|_| !asked.has_waited) else {
-            return (asked.reply)(AuthAnswer::Refuse);
+            self.refusals.note(&asked.request, NO_KEY, now);
+            return (asked.reply)(refused);
         };
         let ended = fetching.ended;
         let is_soon = ended.is_some_and(|at| now.saturating_duration_since(at) < EARLY_MIN);
         if is_soon || fetching.waiting.len() >= WAITING_MAX {
-            return (asked.reply)(AuthAnswer::Refuse);
+            self.refusals.note(&asked.request, NO_KEY, now);
+            return (asked.reply)(refused);
         }
         if fetching.waiting.is_empty() && ended.is_some() {
             // One that is asked for already will do.
@@ -265,6 +287,10 @@ impl Worker {
                 Outcome::Answer(answer) => {
                     self.note_outcome(login, &answer, counts);
                     return (Outcome::Answer(answer), at);
+                }
+                Outcome::BadToken(why) => {
+                    self.note_outcome(login, &AuthAnswer::Refuse, counts);
+                    return (Outcome::BadToken(why), at);
                 }
                 Outcome::Server => return (Outcome::Server, at + 1),
                 Outcome::Directory => return (Outcome::Directory, at + 1),
@@ -326,10 +352,10 @@ impl Worker {
             return Outcome::Pass;
         };
         if !login.peer.is_private() && !tokens.may_be_read() {
-            return Outcome::Answer(AuthAnswer::Refuse);
+            return Outcome::BadToken("others could read it on its way (auth.jwt.unencrypted)");
         }
         let Ok(token) = core::str::from_utf8(login.password) else {
-            return Outcome::Answer(AuthAnswer::Refuse);
+            return Outcome::BadToken("it is no text");
         };
         let said = Said {
             user_name: Some(login.user),
@@ -345,13 +371,13 @@ impl Worker {
         };
         let valid = match tokens.verify(token, said) {
             Err(Refused::NoKey) => return Outcome::Keys,
-            Err(Refused::Invalid) => return Outcome::Answer(AuthAnswer::Refuse),
+            Err(Refused::Invalid(why)) => return Outcome::BadToken(why),
             Ok(valid) => valid,
         };
         // A client acts for itself only, and bridges of the broker have no tokens.
         let is_itself = user.is_none_or(|user| valid.user == *user);
         if !is_itself || is_bridge_name(&valid.user) {
-            return Outcome::Answer(AuthAnswer::Refuse);
+            return Outcome::BadToken("it is of another user");
         }
         let mut grant = Grant::new(Some(valid.user), By::Token);
         grant.lifetime = Some(valid.lifetime);

@@ -239,6 +239,20 @@ fn wrong(bridge: &Bridge, message: String) -> StartError {
     }
 }
 
+fn unreadable(bridge: &Bridge, path: &Path, error: &io::Error) -> StartError {
+    wrong(bridge, format!("cannot read {}: {error}", path.display()))
+}
+
+/// Whether the files that a bridge names can be read.
+pub(crate) fn check_files(bridge: &Bridge) -> Result<(), StartError> {
+    let tls = &bridge.tls;
+    let files = [&bridge.password_file, &tls.ca, &tls.cert, &tls.key];
+    for path in files.into_iter().flatten() {
+        std::fs::read(path).map_err(|error| unreadable(bridge, path, &error))?;
+    }
+    Ok(())
+}
+
 /// A client of the other broker.
 fn remote(bridge: &Bridge, dir: &Path) -> Result<Builder, StartError> {
     let url: Url = bridge
@@ -302,8 +316,7 @@ fn with_credentials(builder: Builder, bridge: &Bridge) -> Result<Builder, StartE
         return Ok(builder.user(user));
     };
     let read = std::fs::read(path);
-    let unusable = |error| wrong(bridge, format!("{}: {error}", path.display()));
-    let mut password = read.map_err(unusable)?;
+    let mut password = read.map_err(|error| unreadable(bridge, path, &error))?;
     // Editors end a file with a new line.
     while password
         .last()

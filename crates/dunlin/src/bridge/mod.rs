@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dunlin_broker::BridgeSession;
 use tokio::sync::watch;
 
+pub(crate) use ends::check_files;
 pub use route::VIA;
 
 use crate::causes::sentence;

@@ -30,7 +30,7 @@ use crate::signals::{self, Signal, Signals};
 #[derive(Debug, Args)]
 pub(crate) struct Broker {
     /// Configuration file; see dunlin.example.toml.
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Directory of the store and the development certificates.
     #[arg(long, value_name = "DIR")]

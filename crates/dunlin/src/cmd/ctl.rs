@@ -374,9 +374,14 @@ impl Session {
         }
     }
 
+    /// Says how many things there were, which are called `what` in the plural.
     fn done(&self, count: u64, what: &str) -> anyhow::Result<()> {
         match self.json {
             true => line(&serde_json::json!({ "count": count })),
+            false if count == 1 => {
+                let one = what.replacen("s ", " ", 1);
+                Ok(writeln!(io::stdout(), "1 {one}")?)
+            }
             false => Ok(writeln!(io::stdout(), "{count} {what}")?),
         }
     }

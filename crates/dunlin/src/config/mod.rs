@@ -26,6 +26,8 @@ pub mod queues;
 pub mod quotas;
 pub mod redirect;
 pub(crate) mod running;
+#[cfg(unix)]
+mod salvage;
 pub mod sections;
 pub(crate) mod shown;
 pub mod socket;

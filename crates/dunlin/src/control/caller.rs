@@ -21,16 +21,28 @@ const SERVICE: &str = "/etc/dunlin/dunlin.toml";
 const SERVICE_DIRECTORY: &str = "/var/lib/dunlin";
 
 /// The socket of the broker with this configuration file. Without one: of the broker
-/// that was started without one in this directory, or else of the service.
+/// that was started without one in this directory, or else of the service. Where the file
+/// has a mistake, the broker may run on what it said before: the mistake is shown, and the
+/// socket is the one that the rest of the file names.
 ///
 /// # Errors
-/// The configuration is wrong, or wants no socket.
+/// The configuration cannot be read, or wants no socket.
 pub(crate) fn socket_of(config: Option<&Path>) -> anyhow::Result<PathBuf> {
     let here = Config::default()
         .control_path()
         .filter(|path| path.exists());
     let service = Some(Path::new(SERVICE)).filter(|path| here.is_none() && path.exists());
-    let loaded = Config::load(config.or(service), &[])?;
+    let file = config.or(service);
+    let loaded = match Config::load(file, &[]) {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let Some(rest) = file.and_then(Config::salvage) else {
+                return Err(error.into());
+            };
+            writeln!(io::stderr(), "Warning: {error}")?;
+            rest
+        }
+    };
     match loaded.control_path() {
         Some(path) if config.is_none() && service.is_some() => {
             Ok(Path::new(SERVICE_DIRECTORY).join(path))

@@ -67,7 +67,7 @@ pub(super) fn disconnect(plane: &Plane, client_id: &str, why: &str) -> Outcome {
 }
 
 pub(super) fn unknown(client_id: &str) -> Failure {
-    let text = format!("there is no client {client_id:?}");
+    let text = format!("no client {client_id:?} is connected or has a session");
     Failure::new(Code::NotFound, text)
 }
 

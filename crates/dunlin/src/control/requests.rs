@@ -192,7 +192,7 @@ impl Plane {
             shards_answering: reports.len(),
             connections: census.conns as u64,
             sessions: census.sessions as u64,
-            subscriptions: census.subscriptions as u64,
+            subscriptions: census.subscribed as u64,
             retained: reports
                 .iter()
                 .map(|it| it.census.retained)

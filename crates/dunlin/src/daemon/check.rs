@@ -11,7 +11,11 @@ impl super::Daemon {
     /// The first thing that [`Daemon::start`](super::Daemon::start) would
     /// refuse, as far as it can be known without doing it.
     pub fn check(config: &Config) -> Result<(), StartError> {
-        load_access(config, &Added::load(config)?)?;
+        let added = Added::load(config)?;
+        load_access(config, &added)?;
+        for bridge in config.bridge.iter().chain(&added.all()) {
+            crate::bridge::check_files(bridge)?;
+        }
         certificates::load(config, None, None)?;
         certificates::http(config)?;
         certificates::log(config)?;

@@ -363,7 +363,7 @@ fn sample(before: Option<&Totals>, now: &Totals, since: Instant) -> Sample {
             amqp_1_0: census.spoken.amqp_1_0 as u64,
         },
         sessions: census.sessions as u64,
-        subscriptions: census.subscriptions as u64,
+        subscriptions: census.subscribed as u64,
         retained_messages: now.retained as u64,
         queued_messages: census.queued as u64,
         queued_bytes: census.queued_bytes as u64,

@@ -282,6 +282,16 @@ fn check_reads_everything_and_makes_nothing() {
             "[[listener]]\ntransport = \"quic\"\ntls = { cert = \"no/a\", key = \"no/b\" }\n",
             "listener 0: cannot read no/a",
         ),
+        (
+            "[[bridge]]\nname = \"b\"\nurl = \"mqtt://h\"\nuser = \"u\"\npassword_file = \"no/p\"\n\
+                topic = [{ pattern = \"a\", direction = \"out\" }]\n",
+            "bridge b: cannot read no/p",
+        ),
+        (
+            "[[bridge]]\nname = \"b\"\nurl = \"mqtts://h\"\ntls = { ca = \"no/ca\" }\n\
+                topic = [{ pattern = \"a\", direction = \"out\" }]\n",
+            "bridge b: cannot read no/ca",
+        ),
     ] {
         let error = Daemon::check(&config(extra)).expect_err(extra).to_string();
         assert!(error.starts_with(sentence), "{error}");

@@ -157,7 +157,7 @@ fn clients_are_listed_shown_and_disconnected() {
         let (code, error) = fail(&broker, &["disconnect", "nobody"]);
         assert_eq!((code, error.contains("is connected")), (2, true), "{error}");
         let said = ctl(&broker, &["disconnect", "a/2", "--why", "maintenance"]);
-        assert_eq!(said, "1 connections ended\n");
+        assert_eq!(said, "1 connection ended\n");
         let ended = clients[1].ended().await;
         assert!(ended.contains("maintenance"), "{ended}");
         assert_eq!(found(&["clients"]), ["a/1", "b"]);
@@ -395,12 +395,12 @@ fn sessions_subscriptions_and_messages_are_seen_and_changed() {
     assert_eq!(message["payload"], "hello");
     assert_eq!(fail(&broker, &["retained", "get", "other"]).0, 2);
     let said = ctl(&broker, &["retained", "clear", "kept/#"]);
-    assert_eq!(said, "1 retained messages removed\n");
+    assert_eq!(said, "1 retained message removed\n");
     assert_eq!(rows(&broker, &["retained", "list", "#"]).len(), 1);
 
     assert_eq!(
         ctl(&broker, &["session", "delete", "keeper"]),
-        "1 sessions deleted\n"
+        "1 session deleted\n"
     );
     assert_eq!(fail(&broker, &["session", "delete", "keeper"]).0, 2);
     assert_eq!(rows(&broker, &["sessions"]).len(), 0);
@@ -421,7 +421,7 @@ fn bans_hold_over_restarts_and_disconnect() {
             &broker,
             &["ban", "--client", "a", "--for", "1h", "--why", "tests"],
         );
-        assert_eq!(said, "1 connections ended\n");
+        assert_eq!(said, "1 connection ended\n");
         assert!(first.ended().await.contains("banned"));
         let refused = broker
             .client(Transport::Quic)
@@ -441,12 +441,12 @@ fn bans_hold_over_restarts_and_disconnect() {
         (1, &"a".into())
     );
     assert!(ctl(&broker, &["bans"]).contains("client_id a"));
-    assert_eq!(ctl(&broker, &["unban", "--client", "a"]), "1 bans ended\n");
+    assert_eq!(ctl(&broker, &["unban", "--client", "a"]), "1 ban ended\n");
     assert_eq!(fail(&broker, &["unban", "--client", "a"]).0, 2);
     run(async {
         let mut device = Device::connect(&broker, Transport::Tcp, "a").await;
         let said = ctl(&broker, &["ban", "--address", "127.0.0.0/8"]);
-        assert_eq!(said, "1 connections ended\n");
+        assert_eq!(said, "1 connection ended\n");
         device.ended().await;
         let refused = broker.client(Transport::Tcp).client_id("c").connect().await;
         refused.expect_err("banned");
@@ -561,7 +561,7 @@ fn users_are_added_changed_and_removed_by_order() {
         }
     };
     run(async {
-        let added = (0, "1 users added\n".to_owned());
+        let added = (0, "1 user added\n".to_owned());
         assert_eq!(order(&["user", "add", "bob"], "first-secret"), added);
         assert_eq!(order(&["user", "add", "ann"], "her-secret"), added);
         assert_eq!(order(&["user", "add", "bob"], "first-secret").0, 1);

@@ -705,7 +705,7 @@ fn hosts_origins_and_wrong_tokens_are_refused() {
     // Tokens that are taken away are good no more, on open connections too.
     assert_eq!(
         ctl(&broker, &["token", "remove", "page"]),
-        "1 tokens removed\n"
+        "1 token removed\n"
     );
     assert_eq!(http.ask("GET", "/status").status, 429);
     assert_eq!(fail(&broker, &["token", "remove", "page"]).0, 2);

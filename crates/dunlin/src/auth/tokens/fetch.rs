@@ -42,6 +42,12 @@ impl Fetched {
         Self(Some(keys.expect("a key set")))
     }
 
+    /// What a server says that does not answer.
+    #[cfg(test)]
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
     /// Keys to use from now on; `None`: those that there are.
     pub(super) fn keys(self) -> Option<Vec<Key>> {
         self.0

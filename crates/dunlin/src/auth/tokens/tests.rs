@@ -689,6 +689,48 @@ fn a_megabyte_is_no_token() {
     let long = claims("more", json!("x".repeat(1024 * 1024)));
     assert_eq!(
         tokens.verify(&pair.token(&long), Said::default()),
-        Err(Refused::Invalid)
+        Err(Refused::Invalid("it is too long"))
     );
+}
+
+#[test]
+fn the_log_says_what_is_wrong_with_a_token() {
+    let pair = Pair::new();
+    let more = "algorithms = [\"ES256\"], audience = [\"us\"], issuer = \"them\", \
+        leeway = \"0s\", user_name = \"same\", client_id_claim = \"id\", rules_claim = \"acl\"";
+    let tokens = load(&pair.0.public_key_pem(), more).expect("a key");
+    let right = json!({
+        "sub": "alice", "exp": now() + 60, "aud": "us", "iss": "them", "id": "pump-7", "acl": ""
+    });
+    let said = Said {
+        user_name: Some("alice"),
+        client_id: Some("pump-7"),
+    };
+    assert!(tokens.verify(&pair.token(&right), said).is_ok());
+    let cases = [
+        ("exp", json!(now() - 60), "expired"),
+        ("exp", json!("soon"), "a time"),
+        ("nbf", json!(now() + 60), "not valid yet"),
+        ("aud", json!("others"), "audience"),
+        ("iss", json!("others"), "issuer"),
+        ("sub", json!(7), "no user"),
+        ("sub", json!("bob"), "user name"),
+        ("id", json!("pump-8"), "client identifier"),
+        ("acl", json!(7), "rules"),
+    ];
+    let why = |token: &str| match tokens.verify(token, said) {
+        Err(Refused::Invalid(why)) => why,
+        other => panic!("{token}: {other:?}"),
+    };
+    for (claim, value, word) in cases {
+        let mut wrong = right.clone();
+        wrong[claim] = value;
+        let why = why(&pair.token(&wrong));
+        assert!(why.contains(word), "{wrong}: {why}");
+    }
+    let mut endless = right.clone();
+    endless.as_object_mut().expect("an object").remove("exp");
+    assert!(why(&pair.token(&endless)).contains("no end"));
+    assert!(why(&Pair::new().token(&right)).contains("signature"));
+    assert!(why("no token").contains("no JSON Web Token"));
 }

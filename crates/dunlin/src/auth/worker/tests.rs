@@ -308,6 +308,7 @@ fn fetching(ended: Option<Instant>) -> (Worker, Receiver<()>) {
         key: [0; 32],
         known: BTreeMap::new(),
         throttle: Throttle::new(DELAYS),
+        refusals: Refusals::default(),
         fetching: Some(Fetching {
             wake,
             ended,
@@ -372,7 +373,24 @@ fn few_wait_for_keys() {
         .collect();
     assert!(waiting.iter().all(|answer| answer.try_recv().is_err()));
     let more = put(&mut worker, request, now);
-    assert_eq!(more.recv().expect("answered"), AuthAnswer::Refuse);
+    assert_eq!(more.recv().expect("answered"), AuthAnswer::Busy);
+}
+
+#[test]
+fn a_server_of_keys_that_was_never_there_tells_clients_to_come_again() {
+    let pair = Pair::new();
+    let token = |id| login("", pair.named(id, &claims("", json!(1))).as_bytes());
+    let set = json!({"keys": [pair.jwk("b")]}).to_string();
+    let now = Instant::now();
+    let (mut worker, _woken) = fetching(None);
+    let first = put(&mut worker, token("a"), now);
+    worker.handle_fetched(Fetched::none(), now);
+    assert_eq!(first.recv().expect("answered"), AuthAnswer::Busy);
+    let soon = put(&mut worker, token("a"), now);
+    assert_eq!(soon.recv().expect("answered"), AuthAnswer::Busy);
+    worker.handle_fetched(Fetched::of(&set, "ES256"), now);
+    let other = put(&mut worker, token("a"), now);
+    assert_eq!(other.recv().expect("answered"), AuthAnswer::Refuse);
 }
 
 #[test]

@@ -87,6 +87,11 @@ const TIMES: [&str; 4] = ["until", "not_after", "last_error_at", "since"];
 
 /// The value of a field as a person reads it.
 fn field(name: &str, value: &Value) -> String {
+    match name {
+        "session_expiry_seconds" if value.is_null() => return "never".to_owned(),
+        "until" if value.is_null() => return "for good".to_owned(),
+        _ => {}
+    }
     let seconds = value.as_i64().filter(|_| TIMES.contains(&name));
     let at = seconds.and_then(|seconds| UtcDateTime::from_unix_timestamp(seconds).ok());
     match at {
@@ -155,7 +160,7 @@ mod tests {
         for (value, text) in [
             (json!(0), "1970-01-01 00:00:00 UTC"),
             (json!(1_790_000_000), "2026-09-21 14:13:20 UTC"),
-            (json!(null), "-"),
+            (json!(null), "for good"),
             (json!(u64::MAX), "18446744073709551615"),
         ] {
             assert_eq!(field("until", &value), text);

@@ -7,6 +7,7 @@ mod completions;
 mod connect;
 mod import;
 mod input;
+mod losses;
 mod man;
 mod network;
 mod profile;

@@ -6,6 +6,7 @@ pub(super) mod receive;
 pub(super) mod send;
 mod token;
 
+use core::convert::Infallible;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use clap::{Args, ValueEnum};
 use dunlin_amqp_client::{Builder, Client, ConnectionEvent, Events, NetworkOptions};
 use dunlin_amqp_client::{Sasl, StreamPolicy, TicketFile, Transport, Url};
 
+use super::losses::Losses;
 use super::tls::Tls;
 
 /// Equal losses of a connection in a row after which there is no other attempt.
@@ -108,6 +110,30 @@ async fn early_data(mut events: Events) -> Option<bool> {
 }
 
 impl Connect {
+    /// Says what happens to the connection once there was one; never ends.
+    async fn watch(&self, mut events: Events) -> Infallible {
+        let mut losses = Losses::default();
+        let mut was_connected = false;
+        while let Some(event) = events.next().await {
+            match event {
+                ConnectionEvent::Disconnected { cause } if was_connected => losses.lost(&cause),
+                ConnectionEvent::Reconnecting { .. } => {
+                    if let Some(cause) = losses.news() {
+                        self.complain(&format_args!("Warning: {cause}; trying again"));
+                    }
+                }
+                ConnectionEvent::Connected { .. } => {
+                    was_connected = true;
+                    if losses.over() {
+                        self.complain(&"Connected again");
+                    }
+                }
+                _ => {}
+            }
+        }
+        core::future::pending().await
+    }
+
     /// Options for the client.
     fn builder(&self) -> Result<Builder> {
         let url: Url = self

@@ -188,6 +188,7 @@ impl Receive {
         // What it sends is short.
         let (client, mut connecting) = briefly(self.connect.builder()?).start()?;
         let events = connecting.events();
+        let watched = self.connect.watch(client.events());
         let (mut links, mut attaching) = (Vec::new(), Vec::new());
         for address in &self.address {
             let (receiver, attached) = self.receiver(&client, address).start()?;
@@ -210,6 +211,7 @@ impl Receive {
         let end = tokio::select! {
             end = all => end,
             () = timeout => Ok(End::TimedOut),
+            never = watched => match never {},
         };
         let leave = async {
             for receiver in links {

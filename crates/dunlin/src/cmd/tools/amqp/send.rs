@@ -231,7 +231,11 @@ impl Send {
             refused: 0,
             timing,
         };
-        let sent = batch.run(&client, connecting, template, payload).await;
+        let watched = self.connect.watch(client.events());
+        let sent = tokio::select! {
+            sent = batch.run(&client, connecting, template, payload) => sent,
+            never = watched => match never {},
+        };
         // After an error they are still attached.
         batch.links.clear();
         client.close().await;

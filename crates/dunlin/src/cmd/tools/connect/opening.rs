@@ -14,6 +14,7 @@ use dunlin_client::{
 
 use super::Connect;
 use crate::causes::sentence;
+use crate::cmd::tools::losses::Losses;
 use crate::cmd::tools::timing::Reconnection;
 
 /// Later connections that are remembered for `--timing`.
@@ -127,13 +128,23 @@ impl Connect {
         work: impl Future<Output = T>,
     ) -> (T, Vec<Reconnection>) {
         let mut later = Vec::new();
+        let mut losses = Losses::default();
         let mut work = pin!(work);
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => return (done, later),
                 Some(event) = events.next() => match event {
+                    ConnectionEvent::Disconnected { cause } => losses.lost(&cause),
+                    ConnectionEvent::Reconnecting { .. } => {
+                        if let Some(cause) = losses.news() {
+                            self.complain(&format_args!("Warning: {cause}; trying again"));
+                        }
+                    }
                     ConnectionEvent::Connected { transport, .. } => {
+                        if losses.over() {
+                            self.complain(&"Connected again");
+                        }
                         self.say_connected(client, transport);
                         if later.len() < RECONNECTIONS_MAX {
                             later.push((Instant::now(), transport));
