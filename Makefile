@@ -8,7 +8,7 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 ARGS ?=
 
-.PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate doc clean setup \
+.PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate bench-sink doc clean setup \
 	attack innocent soak cluster cluster-test supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
 	mcu-interop mcu-report deb deb-test container \
 	container-test helm-test page-test publish-check sink-test small
@@ -242,6 +242,10 @@ bench-acl: ## what 10,000 users in password file and access list cost
 bench-operate: ## what it costs that operators look
 	$(CARGO) build --release --package dunlin
 	DUNLIN="$(TARGET)/release/dunlin" bench/operate.sh $(ARGS)
+
+bench-sink: ## what a message costs dunlin sink into PostgreSQL (ARGS='json keyed')
+	$(CARGO) build --release --package dunlin
+	DUNLIN="$(TARGET)/release/dunlin" bench/sink.sh $(ARGS)
 
 bench: setup ## the table beside Debian's mosquitto
 	$(CARGO) build --release --package dunlin

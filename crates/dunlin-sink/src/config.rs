@@ -1,5 +1,9 @@
 //! The configuration: one file in TOML, read with every key checked. Opens nothing.
 
+mod targets;
+mod tls;
+mod units;
+
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
@@ -7,10 +11,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use dunlin_base::topic;
-use dunlin_client::{Builder, QoS, TlsOptions, Url};
-use serde::{Deserialize, Deserializer};
+use dunlin_client::{Builder, QoS, Url};
+use serde::Deserialize;
 
 use crate::decode::Format;
+pub use targets::{Body, ClickHouse, Http, InfluxDb, Kafka, Nats, OnConflict, Postgres};
+pub use tls::Tls;
+pub use units::{Size, Span, Unit};
 
 /// Most filters.
 const FILTERS_MAX: usize = 256;
@@ -58,66 +65,6 @@ pub enum ConfigError {
 fn value(key: &'static str, why: impl Into<String>) -> ConfigError {
     let why = why.into();
     ConfigError::Value { key, why }
-}
-
-/// A length of time such as `"100ms"`, `"30s"` or `"7d"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span(pub Duration);
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Suffixes with their milliseconds; `ms` before `s`.
-        const UNITS: [(&str, u64); 6] = [
-            ("ms", 1),
-            ("s", 1_000),
-            ("m", 60_000),
-            ("h", 3_600_000),
-            ("d", 86_400_000),
-            ("w", 604_800_000),
-        ];
-        number(
-            deserializer,
-            &UNITS,
-            "a duration such as \"30s\" (ms, s, m, h, d, w)",
-        )
-        .map(|millis| Self(Duration::from_millis(millis)))
-    }
-}
-
-/// A number of bytes such as `"4MiB"`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const UNITS: [(&str, u64); 4] = [
-            ("KiB", 1 << 10),
-            ("MiB", 1 << 20),
-            ("GiB", 1 << 30),
-            ("B", 1),
-        ];
-        number(
-            deserializer,
-            &UNITS,
-            "a size such as \"4MiB\" (B, KiB, MiB, GiB)",
-        )
-        .map(Self)
-    }
-}
-
-fn number<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    units: &[(&str, u64)],
-    what: &str,
-) -> Result<u64, D::Error> {
-    use serde::de::Error as _;
-    let text = String::deserialize(deserializer)?;
-    let mut units = units.iter();
-    let found = units.find_map(|(suffix, unit)| {
-        let count: u64 = text.strip_suffix(suffix)?.trim().parse().ok()?;
-        count.checked_mul(*unit)
-    });
-    found.ok_or_else(|| D::Error::custom(format_args!("`{text}` is not {what}")))
 }
 
 /// The configuration.
@@ -214,33 +161,6 @@ pub struct Broker {
     pub workers: usize,
 }
 
-/// Whom to trust on encrypted connections, and who the sink is.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-#[non_exhaustive]
-pub struct Tls {
-    /// Authorities; those of the system when absent.
-    pub ca: Option<PathBuf>,
-    /// Certificate of the sink.
-    pub cert: Option<PathBuf>,
-    /// Its key.
-    pub key: Option<PathBuf>,
-}
-
-impl Tls {
-    /// As options.
-    pub fn options(&self) -> TlsOptions {
-        let mut options = TlsOptions::new();
-        if let Some(ca) = &self.ca {
-            options = options.ca_file(ca);
-        }
-        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
-            options = options.identity_files(cert, key);
-        }
-        options
-    }
-}
-
 /// What messages are, and which of them are stored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -287,47 +207,6 @@ impl Column {
             Self::Plain(_) => None,
             Self::Timed { unit, .. } => Some(*unit),
         }
-    }
-}
-
-/// What numbers that are times count since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unit {
-    /// Seconds.
-    S,
-    /// Milliseconds.
-    Ms,
-    /// Microseconds.
-    Us,
-    /// Nanoseconds.
-    Ns,
-}
-
-impl Unit {
-    /// A count of them in microseconds.
-    #[must_use]
-    pub const fn micros(self, count: i64) -> Option<i64> {
-        match self {
-            Self::S => count.checked_mul(1_000_000),
-            Self::Ms => count.checked_mul(1_000),
-            Self::Us => Some(count),
-            Self::Ns => Some(count.div_euclid(1_000)),
-        }
-    }
-
-    /// The same of a count with a fraction.
-    #[must_use]
-    pub fn micros_of(self, count: f64) -> Option<i64> {
-        /// Year 10000 and a little: what no database takes.
-        const MICROS_MAX: f64 = 1e18;
-        let micros = match self {
-            Self::S => count * 1e6,
-            Self::Ms => count * 1e3,
-            Self::Us => count,
-            Self::Ns => count / 1e3,
-        };
-        (micros.abs() < MICROS_MAX).then(|| micros.round() as i64)
     }
 }
 
@@ -403,185 +282,12 @@ impl Default for RefusedConfig {
     }
 }
 
-/// PostgreSQL.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Postgres {
-    /// `postgresql://…` or `host=… dbname=…`.
-    pub url: String,
-    /// File with the password and nothing else.
-    #[serde(default)]
-    pub password_file: Option<PathBuf>,
-    /// Whom to trust.
-    #[serde(default)]
-    pub tls: Tls,
-    /// The table; `schema.table` for another schema.
-    pub table: String,
-    /// What happens to a row whose unique key is there already.
-    #[serde(default)]
-    pub on_conflict: OnConflict,
-}
-
-/// What happens to a row whose unique key is there already.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum OnConflict {
-    /// It is refused; the table has no unique key, or it must not happen.
-    #[default]
-    Refuse,
-    /// Nothing: the row that is there stays.
-    Nothing,
-}
-
-/// A server that takes rows by HTTP.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Http {
-    /// Where.
-    pub url: String,
-    /// How rows stand in the body.
-    #[serde(default)]
-    pub body: Body,
-    /// More headers.
-    #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-    /// File with a token for `Authorization: Bearer`.
-    #[serde(default)]
-    pub token_file: Option<PathBuf>,
-    /// Authorities; those of the system when absent.
-    #[serde(default)]
-    pub ca: Option<PathBuf>,
-}
-
-/// How rows stand in the body of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Body {
-    /// An object a line.
-    #[default]
-    Ndjson,
-    /// A list of objects.
-    Json,
-}
-
-/// InfluxDB 2 and what speaks its line protocol.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct InfluxDb {
-    /// Where, without a path.
-    pub url: String,
-    /// Organisation.
-    #[serde(default)]
-    pub org: String,
-    /// Bucket.
-    pub bucket: String,
-    /// The measurement.
-    pub measurement: String,
-    /// Columns that are tags; all others but `time` are fields.
-    #[serde(default)]
-    pub tags: Vec<String>,
-    /// File with the token.
-    #[serde(default)]
-    pub token_file: Option<PathBuf>,
-    /// Authorities; those of the system when absent.
-    #[serde(default)]
-    pub ca: Option<PathBuf>,
-}
-
-/// ClickHouse over HTTP.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct ClickHouse {
-    /// Where, without a path.
-    pub url: String,
-    /// The table; `database.table` for another database.
-    pub table: String,
-    /// User.
-    #[serde(default)]
-    pub user: Option<String>,
-    /// File with the password and nothing else.
-    #[serde(default)]
-    pub password_file: Option<PathBuf>,
-    /// Authorities; those of the system when absent.
-    #[serde(default)]
-    pub ca: Option<PathBuf>,
-}
-
-/// NATS JetStream.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Nats {
-    /// `nats://host[:port]` or `tls://host[:port]`.
-    pub url: String,
-    /// What subjects begin with; the topic follows, with `.` for `/`.
-    #[serde(default = "mqtt")]
-    pub prefix: String,
-    /// Value of `Nats-Msg-Id`, by which the stream knows a message that it has.
-    #[serde(default)]
-    pub key: Option<String>,
-    /// User.
-    #[serde(default)]
-    pub user: Option<String>,
-    /// File with the password and nothing else.
-    #[serde(default)]
-    pub password_file: Option<PathBuf>,
-    /// File with a token.
-    #[serde(default)]
-    pub token_file: Option<PathBuf>,
-    /// Whom to trust, and who the sink is.
-    #[serde(default)]
-    pub tls: Tls,
-}
-
-/// Kafka, and what speaks its protocol.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Kafka {
-    /// Servers that are asked for all others, `HOST[:PORT]`.
-    pub servers: Vec<String>,
-    /// The topic, which must be there.
-    pub topic: String,
-    /// Expression for the key of a record; the topic of the message if absent.
-    #[serde(default)]
-    pub key: Option<String>,
-    /// Most bytes of a batch of records for one partition.
-    #[serde(default = "record_batch")]
-    pub batch_bytes: Size,
-    /// User.
-    #[serde(default)]
-    pub user: Option<String>,
-    /// File with the password and nothing else.
-    #[serde(default)]
-    pub password_file: Option<PathBuf>,
-    /// The password does not travel.
-    #[serde(default)]
-    pub scram: bool,
-    /// Encrypted connections: whom to trust, and who the sink is.
-    #[serde(default)]
-    pub tls: Option<Tls>,
-}
-
-/// Below what a server takes by default, 1 MiB and 12 bytes.
-const fn record_batch() -> Size {
-    Size(1_000_000)
-}
-
 fn name() -> String {
     "sink".into()
 }
 
 fn local() -> String {
     "mqtt://localhost".into()
-}
-
-fn mqtt() -> String {
-    "mqtt".into()
 }
 
 const fn at_least_once() -> u8 {

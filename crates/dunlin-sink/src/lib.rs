@@ -30,6 +30,7 @@ mod stats;
 mod target;
 mod targets;
 mod value;
+mod window;
 mod worker;
 
 pub use check::{Sample, check};

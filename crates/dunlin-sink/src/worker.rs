@@ -2,7 +2,7 @@
 //! while the batch before is stored, and acknowledged, in their order, when it is. What is
 //! not acknowledged the broker keeps, so a target that is slow or away slows the broker.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -19,6 +19,7 @@ use crate::refusal::{Cause, Refusal};
 use crate::refused::Place;
 use crate::stats::Stats;
 use crate::target::{Encode, Failure, Rows, Target};
+use crate::window::Window;
 
 /// A worker that went on for so long begins again without a longer wait.
 const LASTED: Duration = Duration::from_secs(60);
@@ -135,6 +136,7 @@ impl Worker {
     async fn work(&mut self, client: &Client, messages: &mut Messages) -> End {
         let held = Held {
             count: AtomicU64::new(0),
+            storing: AtomicBool::new(false),
             stats: Arc::clone(&self.stats),
         };
         let (opened, encoder) = watch::channel(None);
@@ -146,6 +148,7 @@ impl Worker {
             },
             time: self.config.batch.time.0,
             held: &held,
+            window: Window::new(self.config.in_flight()),
             guard: self.guard.clone(),
             stop: self.stop.clone(),
         };
@@ -177,17 +180,25 @@ impl Worker {
 /// Counts what a connection has brought and what of it is not acknowledged.
 struct Held {
     count: AtomicU64,
+    /// A batch is being stored, and will be acknowledged.
+    storing: AtomicBool,
     stats: Arc<Stats>,
 }
 
 impl Held {
-    fn take(&self, message: &Message) {
-        self.count.fetch_add(1, Relaxed);
+    /// Counts a message; gives how many are held with it.
+    fn take(&self, message: &Message) -> u64 {
+        let count = self.count.fetch_add(1, Relaxed) + 1;
         let stats = &self.stats;
         stats.received.fetch_add(1, Relaxed);
         stats.repeated.fetch_add(message.dup.into(), Relaxed);
         let bytes = message.payload.len() as u64;
         stats.bytes.fetch_add(bytes, Relaxed);
+        count
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Relaxed)
     }
 
     fn acknowledged(&self, count: u64) {
@@ -198,7 +209,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let left = self.count.load(Relaxed);
+        let left = self.count();
         self.stats.returned.fetch_add(left, Relaxed);
     }
 }
@@ -278,6 +289,7 @@ struct Filler<'a> {
     limits: Limits,
     time: Duration,
     held: &'a Held,
+    window: Window,
     guard: Guard,
     stop: watch::Receiver<bool>,
 }
@@ -328,25 +340,33 @@ impl Filler<'_> {
         first: Message,
         messages: &mut Messages,
     ) -> Option<End> {
-        let until = Instant::now() + self.time;
+        let mut came = Instant::now();
+        let until = came + self.time;
         let mut time = now();
         self.add(batch, first, time);
         while !batch.is_full(&self.limits) {
             if batch.len().is_multiple_of(CLOCK_EVERY) {
                 time = now();
-                if Instant::now() >= until {
+                came = Instant::now();
+                if came >= until {
                     return None;
                 }
             }
             let message = match messages.try_next() {
                 Some(message) => message,
+                None if self.nothing_can_come() => return None,
                 None => {
                     let next = tokio::select! {
                         next = messages.next() => next,
-                        () = sleep_until(until.into()) => return None,
+                        () = sleep_until(until.into()) => {
+                            let quiet = came.elapsed() >= self.time / 2;
+                            self.window.is_old(self.held.count(), quiet);
+                            return None;
+                        }
                         _ = self.stop.wait_for(|stop| *stop) => return Some(End::Stopped),
                     };
                     time = now();
+                    came = Instant::now();
                     match next {
                         Some(message) => message,
                         None => return Some(End::Closed),
@@ -358,8 +378,15 @@ impl Filler<'_> {
         None
     }
 
-    fn add(&self, batch: &mut Batch<Message>, message: Message, time: i64) {
-        self.held.take(&message);
+    /// Whether the broker waits for acknowledgements of what is in the batch. Those of a
+    /// batch that is being stored let it send more.
+    fn nothing_can_come(&self) -> bool {
+        self.window.is_full(self.held.count()) && !self.held.storing.load(Relaxed)
+    }
+
+    fn add(&mut self, batch: &mut Batch<Message>, message: Message, time: i64) {
+        let held = self.held.take(&message);
+        self.window.took(held);
         batch.add(message, time);
     }
 }
@@ -444,7 +471,9 @@ impl Storer<'_> {
             None = batches.recv() => return Ok(()),
         }
         while let Some(batch) = batches.recv().await {
+            self.held.storing.store(true, Relaxed);
             self.store(batch).await?;
+            self.held.storing.store(false, Relaxed);
         }
         Ok(())
     }

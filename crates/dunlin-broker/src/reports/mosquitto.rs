@@ -31,7 +31,7 @@ fn count(own: &Owners, tally: &Tally) -> Counts {
     Counts {
         sessions: tally.named as u64,
         connected: tally.connected as u64,
-        subscriptions: tally.subscribed as u64,
+        subscriptions: census.subscribed as u64,
         queued: census.queued as u64,
         queued_bytes: census.queued_bytes as u64,
         connections: stats.connections,

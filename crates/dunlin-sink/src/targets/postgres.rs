@@ -1,7 +1,8 @@
 //! PostgreSQL, and Timescale with it: rows go by binary COPY into the table, or, where a
-//! row may be there already, into a temporary table and from there by INSERT ... ON
+//! row is there already and may be, into a temporary table and from there by INSERT ... ON
 //! CONFLICT DO NOTHING, in one transaction.
 
+mod direct;
 mod encode;
 mod tls;
 
@@ -12,11 +13,12 @@ use bytes::Bytes;
 use futures_util::SinkExt as _;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::{Client, NoTls, Statement};
 
 use crate::config::{self, ConfigError, OnConflict};
 use crate::shape::Shape;
 use crate::target::{Encode, Failure, Rows, Step, Target};
+use direct::Direct;
 use encode::{HEADER, Kind, RowEncoder, TRAILER};
 
 /// Time for a connection.
@@ -33,18 +35,36 @@ pub(super) struct Postgres {
     shape: Arc<Shape>,
     /// What the columns were when the database was last asked.
     encoder: Option<Arc<RowEncoder>>,
-    client: Option<Client>,
+    session: Option<Session>,
+    /// Which way rows go where one may be there already.
+    direct: Direct,
+}
+
+/// A connection, with what is said for each batch prepared.
+struct Session {
+    client: Client,
+    copy: Statement,
+    stage: Option<Statement>,
 }
 
 /// What is said to the database.
 struct Statements {
     /// Has the types of the columns.
     describe: String,
-    /// Makes the temporary table, if there is one.
-    stage: Option<String>,
+    /// Writes rows into the table.
     copy: String,
-    /// Moves rows out of it.
-    insert: Option<String>,
+    /// Where a row may be there already.
+    staged: Option<Staged>,
+}
+
+/// The way over the temporary table.
+struct Staged {
+    /// Makes it.
+    make: String,
+    /// Writes rows into it.
+    copy: String,
+    /// Moves them out of it.
+    insert: String,
 }
 
 impl Postgres {
@@ -85,13 +105,14 @@ impl Postgres {
             statements: Statements::new(&config.table, &columns, config.on_conflict),
             shape,
             encoder: None,
-            client: None,
+            session: None,
+            direct: Direct::new(),
         })
     }
 
     async fn connect(&mut self) -> Result<Arc<dyn Encode>, Failure> {
         // A connection that failed is not used again.
-        self.client = None;
+        self.session = None;
         let client = match &self.tls {
             Some(tls) => start(self.config.connect(tls.clone()).await),
             None => start(self.config.connect(NoTls).await),
@@ -103,12 +124,17 @@ impl Postgres {
         let prepared = async {
             client.batch_execute(durable).await?;
             let table = client.prepare(&self.statements.describe).await?;
-            if let Some(stage) = &self.statements.stage {
-                client.batch_execute(stage).await?;
-            }
-            Ok::<_, tokio_postgres::Error>(table)
+            let copy = client.prepare(&self.statements.copy).await?;
+            let stage = match &self.statements.staged {
+                Some(staged) => {
+                    client.batch_execute(&staged.make).await?;
+                    Some(client.prepare(&staged.copy).await?)
+                }
+                None => None,
+            };
+            Ok::<_, tokio_postgres::Error>((table, copy, stage))
         };
-        let table = prepared.await.map_err(|error| later(&error))?;
+        let (table, copy, stage) = prepared.await.map_err(|error| later(&error))?;
         let mut kinds = Vec::new();
         for column in table.columns() {
             let kind = Kind::of(column.type_()).ok_or_else(|| {
@@ -121,7 +147,11 @@ impl Postgres {
             })?;
             kinds.push(kind);
         }
-        self.client = Some(client);
+        self.session = Some(Session {
+            client,
+            copy,
+            stage,
+        });
         if let Some(known) = self.encoder.as_ref().filter(|it| it.kinds() == kinds) {
             return Ok(Arc::clone(known) as _);
         }
@@ -131,26 +161,42 @@ impl Postgres {
     }
 
     async fn write(&mut self, rows: Rows) -> Result<(), Failure> {
-        let Some(client) = &mut self.client else {
+        let Some(session) = &mut self.session else {
             return Err(Failure::Later("there is no connection".into()));
         };
-        let written = match &self.statements.insert {
-            None => copy(client, &self.statements.copy, rows).await,
-            Some(insert) => {
-                let moved = async {
-                    let transaction = client.transaction().await?;
-                    copy(transaction.client(), &self.statements.copy, rows).await?;
-                    transaction.batch_execute(insert).await?;
-                    transaction.commit().await
-                };
-                moved.await
-            }
+        let client = &mut session.client;
+        let staged = session.stage.as_ref().zip(self.statements.staged.as_ref());
+        let Some((stage, Staged { insert, .. })) = staged else {
+            let copied = copy(client, &session.copy, rows).await;
+            return copied.map_err(|error| failure(&error));
         };
-        written.map_err(|error| failure(&error))
+        if self.direct.take() {
+            match copy(client, &session.copy, rows.clone()).await {
+                Ok(()) => {
+                    self.direct.succeeded();
+                    return Ok(());
+                }
+                // A key that is there, or something that COPY does not do, such as to write
+                // into a view: the other way finds out, and has the last word.
+                Err(error) if error.as_db_error().is_some() => self.direct.failed(),
+                Err(error) => return Err(failure(&error)),
+            }
+        }
+        let moved = async {
+            let transaction = client.transaction().await?;
+            copy(transaction.client(), stage, rows).await?;
+            transaction.batch_execute(insert).await?;
+            transaction.commit().await
+        };
+        moved.await.map_err(|error| failure(&error))
     }
 }
 
-async fn copy(client: &Client, statement: &str, rows: Rows) -> Result<(), tokio_postgres::Error> {
+async fn copy(
+    client: &Client,
+    statement: &Statement,
+    rows: Rows,
+) -> Result<(), tokio_postgres::Error> {
     let copy = client.copy_in(statement).await?;
     let mut copy = core::pin::pin!(copy);
     copy.feed(Bytes::from_static(HEADER)).await?;
@@ -195,25 +241,24 @@ impl Statements {
         let columns = columns.join(", ");
         let copy = |into: &str| format!("COPY {into} ({columns}) FROM STDIN (FORMAT binary)");
         let describe = format!("SELECT {columns} FROM {table}");
-        match on_conflict {
-            OnConflict::Refuse => Self {
-                copy: copy(&table),
-                describe,
-                stage: None,
-                insert: None,
-            },
-            OnConflict::Nothing => Self {
-                stage: Some(format!(
+        let staged = match on_conflict {
+            OnConflict::Refuse => None,
+            OnConflict::Nothing => Some(Staged {
+                make: format!(
                     "CREATE TEMPORARY TABLE IF NOT EXISTS dunlin_sink ON COMMIT DELETE ROWS \
                      AS {describe} WITH NO DATA"
-                )),
+                ),
                 copy: copy(STAGE),
-                insert: Some(format!(
+                insert: format!(
                     "INSERT INTO {table} ({columns}) SELECT {columns} FROM {STAGE} \
                      ON CONFLICT DO NOTHING"
-                )),
-                describe,
-            },
+                ),
+            }),
+        };
+        Self {
+            copy: copy(&table),
+            describe,
+            staged,
         }
     }
 }
@@ -283,8 +328,9 @@ mod tests {
         let want = r#"COPY "s"."my ""t""" ("a", "B") FROM STDIN (FORMAT binary)"#;
         assert_eq!(plain.copy, want);
         let keyed = Statements::new("t", &["a"], OnConflict::Nothing);
-        assert!(keyed.copy.contains("pg_temp.dunlin_sink"));
-        let insert = keyed.insert.expect("two steps");
+        assert!(keyed.copy.starts_with(r#"COPY "t" ("#));
+        let Staged { copy, insert, .. } = keyed.staged.expect("two steps");
+        assert!(copy.contains("pg_temp.dunlin_sink"), "{copy}");
         assert!(insert.ends_with("ON CONFLICT DO NOTHING"), "{insert}");
     }
 
