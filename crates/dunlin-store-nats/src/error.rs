@@ -115,9 +115,9 @@ pub enum ImportError {
     #[error("the log does not have what was written. Written:\n{wanted}\nread:\n{found}")]
     Differs {
         /// What was written.
-        wanted: Counts,
+        wanted: Box<Counts>,
         /// What was read.
-        found: Counts,
+        found: Box<Counts>,
     },
     /// The thread of the import has ended.
     #[error("the thread of the import has ended")]

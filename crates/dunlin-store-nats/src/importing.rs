@@ -266,8 +266,8 @@ impl Importing {
         drop(snapshot);
         if found != *wanted || !report.damage.is_empty() {
             return Err(ImportError::Differs {
-                wanted: wanted.counts.clone(),
-                found: found.counts,
+                wanted: Box::new(wanted.counts.clone()),
+                found: Box::new(found.counts),
             });
         }
         self.copy = Some(filling.copy);

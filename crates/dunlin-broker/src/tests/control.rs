@@ -140,7 +140,7 @@ fn figures_are_counted_in_bounded_steps() {
         assert_eq!(first == whole, steps == 0, "{clients}");
         // One step at each reminder, the first of them above.
         for _ in 0..steps {
-            now = now + COUNT_PAUSE;
+            now += COUNT_PAUSE;
             assert_eq!(world.shards[0].poll_timeout(), Some(now));
             world.shards[0].handle_timeout(now);
         }
@@ -156,7 +156,7 @@ fn figures_are_counted_in_bounded_steps() {
         );
         assert_eq!(figures == whole, steps == 0, "{clients}");
         assert_eq!(world.shards[0].poll_timeout(), None, "not at each look");
-        now = now + COUNT_EVERY;
+        now += COUNT_EVERY;
         world.shards[0].figures(now);
         while let Some(at) = world.shards[0].poll_timeout() {
             now = at;

@@ -240,7 +240,7 @@ fn a_puback_and_the_acknowledgement_of_its_publish_are_one_packet() {
 fn only_pingreq_wakes_a_device() {
     const EVERY: Duration = Duration::from_secs(60);
     const MINUTES: usize = 12 * 60;
-    assert_eq!(crate::QuicTuning::default().keep_alive, None);
+    assert_eq!(QuicTuning::default().keep_alive, None);
     let mut world = World::connected(MS * 10, 10);
     world.server.answer = b"PINGRESP";
     packet_came(&mut world);

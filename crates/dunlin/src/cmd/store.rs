@@ -149,9 +149,9 @@ impl Store {
             Command::Export { place, output } => export(&place.existing()?, output.as_deref()),
             Command::Import { place, input } => fill(&place.on_disk()?, input.as_deref()),
             #[cfg(feature = "cluster")]
-            Command::ToLog(places) => places.to_log(),
+            Command::ToLog(places) => places.write_log(),
             #[cfg(feature = "cluster")]
-            Command::FromLog(places) => places.from_log(),
+            Command::FromLog(places) => places.read_log(),
             #[cfg(unix)]
             Command::Backup { place, output } => {
                 let (socket, store) = place.broker()?;

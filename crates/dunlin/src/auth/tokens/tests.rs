@@ -647,7 +647,8 @@ fn a_token_that_comes_again_is_compared_with_everything_but_its_key() {
         (said("alice", "pump-8"), at(0)),
     ] {
         let valid = tokens.verify_at(&token, said, time);
-        assert_eq!(valid, Err(Refused::Invalid), "{said:?} {time:?}");
+        let is_refused = matches!(valid, Err(Refused::Invalid(_)));
+        assert!(is_refused, "{said:?} {time:?}: {valid:?}");
     }
     // Another one, however alike: what is refused is not known either.
     for twice in [false, true] {
@@ -656,7 +657,8 @@ fn a_token_that_comes_again_is_compared_with_everything_but_its_key() {
             other[place] = if other[place] == b'A' { b'B' } else { b'A' };
             let other = String::from_utf8(other).expect("ASCII");
             let valid = tokens.verify_at(&other, his, at(0));
-            assert_eq!(valid, Err(Refused::Invalid), "{place} {twice}");
+            let is_refused = matches!(valid, Err(Refused::Invalid(_)));
+            assert!(is_refused, "{place} {twice}: {valid:?}");
         }
     }
     assert!(tokens.verify_at(&token, his, at(0)).is_ok());
@@ -698,7 +700,7 @@ fn the_log_says_what_is_wrong_with_a_token() {
     let pair = Pair::new();
     let more = "algorithms = [\"ES256\"], audience = [\"us\"], issuer = \"them\", \
         leeway = \"0s\", user_name = \"same\", client_id_claim = \"id\", rules_claim = \"acl\"";
-    let tokens = load(&pair.0.public_key_pem(), more).expect("a key");
+    let mut tokens = load(&pair.0.public_key_pem(), more).expect("a key");
     let right = json!({
         "sub": "alice", "exp": now() + 60, "aud": "us", "iss": "them", "id": "pump-7", "acl": ""
     });
@@ -718,7 +720,7 @@ fn the_log_says_what_is_wrong_with_a_token() {
         ("id", json!("pump-8"), "client identifier"),
         ("acl", json!(7), "rules"),
     ];
-    let why = |token: &str| match tokens.verify(token, said) {
+    let mut why = |token: &str| match tokens.verify(token, said) {
         Err(Refused::Invalid(why)) => why,
         other => panic!("{token}: {other:?}"),
     };

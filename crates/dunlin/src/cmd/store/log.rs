@@ -48,7 +48,7 @@ impl Places {
     }
 
     /// Fills the log.
-    pub(super) fn to_log(&self) -> anyhow::Result<ExitCode> {
+    pub(super) fn write_log(&self) -> anyhow::Result<ExitCode> {
         let (file, log) = self.open()?;
         if !file.exists() {
             bail!("there is no store {}", file.display());
@@ -68,7 +68,7 @@ impl Places {
     }
 
     /// Fills a file.
-    pub(super) fn from_log(&self) -> anyhow::Result<ExitCode> {
+    pub(super) fn read_log(&self) -> anyhow::Result<ExitCode> {
         let (file, log) = self.open()?;
         if file.exists() {
             bail!("there is a store {} already", file.display());
