@@ -149,8 +149,7 @@ dunlin_base::totals! {
         pub early_data_refused_tls: u64,
         /// Early data refused: it is switched off.
         pub early_data_refused_off: u64,
-        /// Early data that waited for the end of its handshake, because the use of its ticket
-        /// could not be kept, or was another's.
+        /// Connections ended because the use of a ticket could not be kept.
         pub early_data_unkept: u64,
         /// Session tickets given to QUIC clients.
         pub tickets_issued: u64,

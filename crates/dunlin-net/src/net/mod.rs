@@ -228,9 +228,8 @@ impl Net {
     }
 
     /// The use of a ticket ([`TicketChange::Strike`](crate::TicketChange::Strike))
-    /// has been kept for good, or cannot be, or is another's: then what came
-    /// early counts as if it came with the end of the handshake. What follows is
-    /// reported by the next [`Net::poll`].
+    /// has been kept for good, or cannot be; then the connection ends. What
+    /// follows is reported by the next [`Net::poll`].
     pub fn handle_struck(&mut self, strike: StrikeId, kept: bool) {
         self.conns.on_struck(strike, kept, &mut self.env);
     }

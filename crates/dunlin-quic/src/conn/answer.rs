@@ -54,11 +54,6 @@ impl Answer {
         }
     }
 
-    /// There is no answer to wait for.
-    pub(super) const fn hold_no_more(&mut self) {
-        self.hold = Hold::Over;
-    }
-
     /// Whether to send nothing yet: one datagram then takes the handshake and
     /// the answer to what came with it.
     pub(super) const fn holds_back(&self, ticket_waits: bool) -> bool {

@@ -31,10 +31,6 @@ enum Ticket {
     Held,
     /// TLS takes the early data.
     Taken,
-    /// TLS takes the early data, and the ticket may not be used, or that cannot be stored.
-    /// What came early counts as if it had come when the handshake was complete: only who
-    /// made this very first flight completes it, so that a copy of that has no effect.
-    Late,
 }
 
 impl Early {
@@ -49,15 +45,6 @@ impl Early {
         matches!(self.ticket, Ticket::Held)
     }
 
-    /// The same where the handshake goes on, or does not.
-    pub(super) const fn holds_reports(&self, is_handshaking: bool) -> bool {
-        match self.ticket {
-            Ticket::Held => true,
-            Ticket::Late => is_handshaking,
-            _ => false,
-        }
-    }
-
     /// Counts it once, when it is known what becomes of it.
     fn count(&mut self, switched_on: bool, confirmed: bool, counters: &mut Counters) {
         if !self.offered || self.counted {
@@ -65,7 +52,7 @@ impl Early {
         }
         let total = match self.ticket {
             _ if !switched_on => &mut counters.early_data_refused_off,
-            Ticket::Held | Ticket::Taken | Ticket::Late => &mut counters.early_data_accepted,
+            Ticket::Held | Ticket::Taken => &mut counters.early_data_accepted,
             Ticket::Unused => &mut counters.early_data_refused_tls,
             Ticket::Refused(Refusal::Unknown) => &mut counters.early_data_refused_unknown,
             Ticket::Refused(Refusal::Used) => &mut counters.early_data_refused_used,
@@ -137,15 +124,6 @@ impl<'a> EarlyMut<'a> {
     pub const fn on_ticket_kept(&mut self) {
         if matches!(self.early.ticket, Ticket::Held) {
             self.early.ticket = Ticket::Taken;
-        }
-    }
-
-    /// The ticket's use is not kept, or is another's: what came early waits until the
-    /// handshake is complete, and the handshake no longer for an answer to it.
-    pub const fn on_ticket_not_kept(&mut self) {
-        if matches!(self.early.ticket, Ticket::Held) {
-            self.early.ticket = Ticket::Late;
-            self.answer.hold_no_more();
         }
     }
 

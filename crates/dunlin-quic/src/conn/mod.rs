@@ -337,7 +337,7 @@ impl QuicConn {
     /// Reports what happened, and reads what has arrived; whether there is more
     /// to read at once.
     pub fn run(&mut self, cx: &mut Cx<'_>) -> bool {
-        if self.early.holds_reports(self.proto.is_handshaking()) {
+        if self.early.is_held() {
             return false;
         }
         if self.awaits_owner() {
