@@ -8,6 +8,7 @@ use core::time::Duration;
 use quinn_proto::{AckFrequencyConfig, VarInt};
 
 use crate::frames;
+use crate::window::WINDOW_DATAGRAMS_MIN;
 
 /// What quinn-proto asks for by itself, on any path.
 const SHORT_MAX: Duration = Duration::from_millis(25);
@@ -16,12 +17,20 @@ const SHORT_MAX: Duration = Duration::from_millis(25);
 /// request (RFC 9000 section 13.2.2).
 const SHORT_PACKETS: u32 = 1;
 
-/// As [`SHORT_PACKETS`], within a longer delay: fewer than the first congestion window has
-/// (RFC 9002 section 7.2), so that a sender rarely has to wait for the delay to end.
+/// As [`SHORT_PACKETS`], within a longer delay. The packet after these is acknowledged at once.
 const LONG_PACKETS: u32 = 4;
+
+/// The smallest congestion window beside a long delay, in datagrams, one of which is only ever
+/// reserved: the others are acknowledged at once, so that no full window waits for the delay to
+/// end.
+const LONG_WINDOW_MIN: u64 = LONG_PACKETS as u64 + 2;
 
 /// Transport parameter (RFC 9000 section 18.2), in milliseconds.
 const MAX_ACK_DELAY: u64 = 0x0b;
+
+/// Of a peer that does not say it, and the longest that it may say.
+const MAX_ACK_DELAY_DEFAULT: u64 = 25;
+const MAX_ACK_DELAY_MOST: u64 = (1 << 14) - 1;
 
 /// Transport parameter (draft-ietf-quic-ack-frequency-07 section 3), in microseconds.
 const MIN_ACK_DELAY: u64 = 0xff04_de1b;
@@ -39,6 +48,14 @@ pub(crate) fn config(delay: Duration) -> AckFrequencyConfig {
         // What comes out of order is acknowledged at once, as RFC 9000 has it (section 13.2.1).
         .reordering_threshold(VarInt::from_u32(1));
     config
+}
+
+/// The smallest congestion window, in datagrams, of who asks for this.
+pub(crate) fn window_min(delay: Option<Duration>) -> u64 {
+    match delay.is_some_and(is_long) {
+        true => LONG_WINDOW_MIN,
+        false => WINDOW_DATAGRAMS_MIN,
+    }
 }
 
 /// Whether quinn-proto would not ask for it.
@@ -67,19 +84,29 @@ impl LongDelay {
             let Some((id, mut value)) = parameter(&mut rest) else {
                 return;
             };
-            match id {
-                MIN_ACK_DELAY => least = frames::integer(&mut value),
-                MAX_ACK_DELAY => most = frames::integer(&mut value),
-                _ => others.extend_from_slice(&all[..all.len() - rest.len()]),
+            let known = match id {
+                MIN_ACK_DELAY => &mut least,
+                MAX_ACK_DELAY => &mut most,
+                _ => {
+                    others.extend_from_slice(&all[..all.len() - rest.len()]);
+                    continue;
+                }
+            };
+            // What is wrong with them is found by who reads them.
+            let found = frames::integer(&mut value).filter(|_| value.is_empty());
+            if found.is_none() || known.is_some() {
+                return;
             }
+            *known = found;
         }
         let micros = u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX);
-        let millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
-        if least.is_none_or(|least| least >= micros) {
+        let most = most.unwrap_or(MAX_ACK_DELAY_DEFAULT);
+        let is_right = |least: &u64| *least <= most.saturating_mul(1_000) && *least < micros;
+        if least.filter(is_right).is_none() || most > MAX_ACK_DELAY_MOST {
             return;
         }
         // The least is not to be above the most.
-        let most = most.unwrap_or(0).max(millis.saturating_add(1));
+        let most = most.max(micros.div_ceil(1_000)).min(MAX_ACK_DELAY_MOST);
         for (id, value) in [(MIN_ACK_DELAY, micros), (MAX_ACK_DELAY, most)] {
             let mut bytes = Vec::new();
             frames::put_integer(&mut bytes, value);
@@ -134,9 +161,19 @@ mod tests {
         let wanted = [
             (0x04, 0x1000),
             (MIN_ACK_DELAY, 1_000_000),
-            (MAX_ACK_DELAY, 1_001),
+            (MAX_ACK_DELAY, 1_000),
         ];
         assert_eq!(found, wanted);
+        let read = TransportParameters::read(Side::Server, &mut &parameters[..]);
+        assert!(read.is_ok(), "{read:?}");
+    }
+
+    #[test]
+    fn the_longest_delay_is_one_that_may_be_said() {
+        let longest = Duration::from_millis(MAX_ACK_DELAY_MOST);
+        let mut parameters = PARAMETERS.to_vec();
+        LongDelay::of(Some(longest)).unwrap().apply(&mut parameters);
+        assert_ne!(parameters, PARAMETERS);
         let read = TransportParameters::read(Side::Server, &mut &parameters[..]);
         assert!(read.is_ok(), "{read:?}");
     }
@@ -148,7 +185,14 @@ mod tests {
             0xc0, 0, 0, 0, 0xff, 0x04, 0xde, 0x1b, 4, 0x80, 0x1e, 0x84, 0x80,
         ];
         more.extend([0x0b, 2, 0x47, 0xd0]);
-        for parameters in [none, more, vec![], vec![0x04], vec![0x04, 9, 1]] {
+        let twice = [PARAMETERS, PARAMETERS].concat();
+        // More than may be said, and a value with something behind it.
+        let mut most = PARAMETERS.to_vec();
+        most.extend([0x0b, 4, 0x80, 0x00, 0x40, 0x00]);
+        let mut longer = PARAMETERS.to_vec();
+        longer.extend([0x0b, 2, 25, 0]);
+        let wrong = [twice, most, longer, vec![0x04], vec![0x04, 9, 1]];
+        for parameters in [none, more, vec![]].into_iter().chain(wrong) {
             let mut same = parameters.clone();
             second().apply(&mut same);
             assert_eq!(same, parameters);

@@ -69,14 +69,19 @@ impl Congestion {
         }
     }
 
-    fn factory(self, window: Option<u32>) -> Arc<dyn ControllerFactory + Send + Sync> {
+    /// With this window at first, and never less than so many datagrams.
+    fn factory(
+        self,
+        window: Option<u32>,
+        datagrams: u64,
+    ) -> Arc<dyn ControllerFactory + Send + Sync> {
         macro_rules! with_window {
             ($config:ty) => {{
                 let mut config = <$config>::default();
                 if let Some(bytes) = window {
                     config.initial_window(bytes.into());
                 }
-                Arc::new(Floored(config))
+                Arc::new(Floored { config, datagrams })
             }};
         }
         match self {
@@ -241,9 +246,10 @@ impl QuicTuning {
 
     /// Puts what quinn-proto knows of it into its configuration.
     pub(crate) fn apply(&self, config: &mut TransportConfig) {
+        let datagrams = ack_request::window_min(self.ack_delay);
         config
             .initial_rtt(self.initial_rtt)
-            .congestion_controller_factory(self.congestion.factory(self.initial_window))
+            .congestion_controller_factory(self.congestion.factory(self.initial_window, datagrams))
             .mtu_discovery_config(self.mtu_discovery.then(mtu_discovery))
             .ack_frequency_config(self.ack_delay.map(ack_request::config));
         if let Some(every) = self.keep_alive {

@@ -14,21 +14,29 @@ use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
 /// The smallest window, in datagrams, one of which is only ever reserved.
-const WINDOW_DATAGRAMS_MIN: u64 = 4;
+pub(crate) const WINDOW_DATAGRAMS_MIN: u64 = 4;
 
 /// Makes controllers with a smallest window.
-pub(crate) struct Floored<F>(pub(crate) F);
+pub(crate) struct Floored<F> {
+    pub(crate) config: F,
+    /// The smallest window, in datagrams.
+    pub(crate) datagrams: u64,
+}
 
 impl<F: ControllerFactory + Clone> ControllerFactory for Floored<F> {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
-        let inner = Arc::new(self.0.clone()).build(now, current_mtu);
-        let mtu = current_mtu.into();
-        Box::new(WithFloor { inner, mtu })
+        let inner = Arc::new(self.config.clone()).build(now, current_mtu);
+        Box::new(WithFloor {
+            inner,
+            datagrams: self.datagrams,
+            mtu: current_mtu.into(),
+        })
     }
 }
 
 struct WithFloor {
     inner: Box<dyn Controller>,
+    datagrams: u64,
     mtu: u64,
 }
 
@@ -76,7 +84,7 @@ impl Controller for WithFloor {
     }
 
     fn window(&self) -> u64 {
-        self.inner.window().max(WINDOW_DATAGRAMS_MIN * self.mtu)
+        self.inner.window().max(self.datagrams * self.mtu)
     }
 
     fn metrics(&self) -> ControllerMetrics {
@@ -88,6 +96,7 @@ impl Controller for WithFloor {
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(Self {
             inner: self.inner.clone_box(),
+            datagrams: self.datagrams,
             mtu: self.mtu,
         })
     }
@@ -120,12 +129,17 @@ mod tests {
         controller
     }
 
+    fn floored<F>(config: F) -> Arc<Floored<F>> {
+        let datagrams = WINDOW_DATAGRAMS_MIN;
+        Arc::new(Floored { config, datagrams })
+    }
+
     #[test]
     fn losses_leave_a_window_of_four_datagrams() {
         let bare = after_losses(Arc::new(CubicConfig::default()));
         assert_eq!(bare.window(), 2 * 1200);
-        let mut cubic = after_losses(Arc::new(Floored(CubicConfig::default())));
-        let reno = after_losses(Arc::new(Floored(NewRenoConfig::default())));
+        let mut cubic = after_losses(floored(CubicConfig::default()));
+        let reno = after_losses(floored(NewRenoConfig::default()));
         for controller in [&cubic, &reno] {
             assert_eq!(controller.window(), 4 * 1200);
             assert_eq!(controller.metrics().congestion_window, 4 * 1200);

@@ -54,7 +54,7 @@ fn asked(delay: Option<Duration>, without: Option<u64>) -> u64 {
 
 #[test]
 fn a_peer_is_asked_once_if_it_knows_how() {
-    for millis in [5, 1000] {
+    for millis in [5, 1000, 16_383] {
         let delay = Some(Duration::from_millis(millis));
         assert_eq!(asked(delay, None), 1);
         assert_eq!(asked(delay, Some(MIN_ACK_DELAY)), 0, "does not know how");
