@@ -263,6 +263,12 @@ impl Side {
         conn.is_some_and(|conn| streams.into_iter().any(|s| conn.streams().peek(s)))
     }
 
+    /// Its congestion window.
+    pub(super) fn window(&mut self) -> u64 {
+        let conn = self.conn.as_mut();
+        conn.map_or(0, |conn| conn.quic_stats().congestion_window)
+    }
+
     pub(super) fn abort(&mut self, code: u64, now: Instant) {
         if let Some(conn) = &mut self.conn {
             conn.abort(Some(code), &self.clock, now);
@@ -392,6 +398,16 @@ impl World {
     pub(super) fn rebind(&mut self, to: SocketAddr) {
         self.nat = to;
         self.open = vec![to];
+    }
+
+    /// The client's address is another, and the client knows.
+    pub(super) fn move_client(&mut self, to: SocketAddr) {
+        let only_port = to.ip() == self.nat.ip();
+        self.rebind(to);
+        let now = self.client.clock.to_std(self.now);
+        if let Some(conn) = &mut self.client.conn {
+            conn.path_mut().on_moved(only_port, now);
+        }
     }
 
     fn is_lost(&mut self) -> bool {

@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::{World, addr};
+use crate::{Congestion, QuicTuning};
 
 /// Bytes that a server may send to an address that is not proved, for each
 /// that it received from there (RFC 9000 section 8).
@@ -143,6 +144,111 @@ fn an_address_is_proved_while_the_former_one_is_open() {
             world.pass(Duration::from_secs(3));
             assert_eq!(world.server.migrated, [to], "{delay:?}");
             assert_eq!(world.client.received.len(), 20 * 64);
+        }
+    }
+}
+
+/// A client has no address for so long, with more in flight than a new path may
+/// carry, and moves. How long it takes until the server hears it; what it sends first
+/// to search for larger packets is lost.
+fn unheard(tuning: &QuicTuning, outage: Duration, to: SocketAddr) -> Duration {
+    const BYTES: usize = 60_000;
+    /// The smallest packets; larger ones are probes where nothing is known.
+    const PACKET: usize = 1200;
+    const MOST: Duration = Duration::from_secs(120);
+    let mut world = World::tuned(DELAY, 1, tuning);
+    // The window becomes larger than that of a new path.
+    for _ in 0..40 {
+        world.client.send(&[1; 20_000]);
+        world.touch_client();
+        world.pass(ROUND_TRIP * 2);
+    }
+    let before = world.server.received.len();
+    let sent = world.client.sent.1;
+    world.loss = 1000;
+    world.client.send(&[2; BYTES]);
+    world.touch_client();
+    world.pass(outage);
+    assert_eq!(world.server.received.len(), before);
+    assert!(world.client.sent.1 - sent > 20 * PACKET, "in flight");
+    world.loss = 0;
+    let is_new_path = to.ip() != world.nat.ip();
+    world.move_client(to);
+    let (start, wide) = (world.now, world.client.window());
+    let at_once = world.intercept();
+    world.pass(DELAY);
+    for data in &at_once {
+        if !is_new_path || data.len() <= PACKET {
+            world.inject(to, data);
+        }
+    }
+    world.until(MOST, |world| world.server.received.len() > before);
+    let heard = world.now.saturating_duration_since(start);
+    // The window is its own again when something is acknowledged.
+    world.until(ROUND_TRIP, |world| world.client.window() < wide);
+    assert!(world.client.window() < wide);
+    world.until(MOST, |world| world.server.received.len() == before + BYTES);
+    assert_eq!(world.server.received.len(), before + BYTES);
+    heard
+}
+
+/// What is in flight at the former address is lost and is not acknowledged, and must not
+/// keep the client from speaking at the new one: its timer for that has doubled several
+/// times.
+#[test]
+fn a_client_that_moves_with_a_full_window_is_heard_at_once() {
+    // The first window of BBR is wide enough.
+    for congestion in [Congestion::Cubic, Congestion::NewReno] {
+        for mtu_discovery in [true, false] {
+            for (outage, to) in [500, 1000, 5000]
+                .into_iter()
+                .flat_map(|outage| [addr(2, 2000), addr(4, 2000)].map(|to| (outage, to)))
+            {
+                let tuning = QuicTuning {
+                    congestion,
+                    mtu_discovery,
+                    ..QuicTuning::default()
+                };
+                let heard = unheard(&tuning, Duration::from_millis(outage), to);
+                let of = format!("{congestion}, search {mtu_discovery}, {outage} ms, {to}");
+                println!("{of}: heard after {heard:?}");
+                assert!(heard <= ROUND_TRIP * 3, "{of}: {heard:?}");
+            }
+        }
+    }
+}
+
+/// The same for a server whose client speaks from another address, and does not know:
+/// what is in flight does not count at a path that quinn-proto begins itself.
+#[test]
+fn a_server_with_a_full_window_is_heard_at_another_address() {
+    const BYTES: usize = 60_000;
+    for to in [addr(2, 2000), addr(4, 2000)] {
+        for outage in [500, 1000, 5000] {
+            let mut world = World::connected(DELAY, 1);
+            for _ in 0..40 {
+                world.server.send(&[1; 20_000]);
+                world.touch_server();
+                world.pass(ROUND_TRIP * 2);
+            }
+            let before = world.client.received.len();
+            world.loss = 1000;
+            world.server.send(&[2; BYTES]);
+            world.touch_server();
+            world.pass(Duration::from_millis(outage));
+            assert_eq!(world.client.received.len(), before);
+            world.loss = 0;
+            world.rebind(to);
+            world.client.send(b"ping");
+            world.touch_client();
+            let most = Duration::from_secs(1);
+            let all = world.until(most, |world| world.client.received.len() == before + BYTES);
+            assert_eq!(
+                world.client.received.len(),
+                before + BYTES,
+                "{outage} ms, {to}"
+            );
+            println!("{outage} ms, {to}: all after {all:?}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(in crate::conn) use proof::{Credit, Kept};
 
 use crate::datagram::Transmit;
 use crate::endpoint::FirstDatagram;
-use crate::{Counters, QuicStats, session};
+use crate::{Counters, QuicStats, session, window};
 
 /// What became of the addresses of the peer since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -498,11 +498,10 @@ impl<'a> PathMut<'a> {
 
     /// It sends from another socket from now on. What is known of the old path
     /// says nothing of the new one, unless only the port differs (RFC 9000
-    /// section 9.4).
+    /// section 9.4). What is in flight at the old one does not keep it from
+    /// speaking.
     pub fn on_moved(&mut self, only_port: bool, now: StdInstant) {
-        if !only_port {
-            self.proto.path_changed(now);
-        }
+        window::change_path(self.proto, only_port, now);
         self.proto.local_address_changed();
     }
 
