@@ -31,7 +31,7 @@ PORTS = (11883, 12883, 13883)
 DELAY_SECONDS = 0.05
 # Copies of a ticket are at all nodes by then, and the connection before is over.
 PAUSE_SECONDS = 0.6
-# Messages over TCP, without a delay, by which the time of a commit is told.
+# Messages over TCP, without a delay, from which the time of a commit follows.
 COMMITS = 50
 COMMAND_SECONDS_MAX = 60
 

@@ -1,7 +1,7 @@
 //! How long a peer is asked to let acknowledgements wait (draft-ietf-quic-ack-frequency).
 //! quinn-proto asks for at most a round trip and 25 ms, unless the peer says that it cannot do
-//! with less (`min_ack_delay`, section 3 of the draft). To ask for more, it is told that the
-//! peer has said so.
+//! with less (`min_ack_delay`, section 3 of the draft). To ask for more, it is given
+//! parameters of the peer that say so.
 
 use core::time::Duration;
 

@@ -115,7 +115,7 @@ impl Standing {
                     tracing::debug!("the log cannot be read: {why}; trying again");
                     ASK_AGAIN
                 }
-                // Whoever imports has the lease until it is finished.
+                // Who imports has the lease until it is finished.
                 Err(OpenError::Log(error @ LogError::Unfinished)) => {
                     tracing::debug!("{error}; waiting");
                     REREAD_AFTER

@@ -132,7 +132,7 @@ pub(super) fn read(subscriber: &mut Running) -> Result<(Arrivals, Receiver<()>)>
             let now = Instant::now();
             let begin = line.split('.').next().unwrap_or_default();
             if begin == PROBE {
-                // After the first nobody waits.
+                // After the first none waits.
                 let _ = came.send(());
             } else if let Ok(number) = begin.parse() {
                 let mut came = all.lock();
