@@ -20,7 +20,7 @@ from ports import free_port  # noqa: E402
 
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
-# Longest that most brokers may take to listen, and that one may take to stop.
+# Longest that most brokers may take to listen, and to stop.
 START_SECONDS_MAX = 20
 STOP_SECONDS_MAX = 10
 
@@ -64,6 +64,8 @@ class Broker:
     speaks_amqp = False
     # Longest that it may take to listen.
     start_seconds_max = START_SECONDS_MAX
+    # And to stop, before it is killed.
+    stop_seconds_max = STOP_SECONDS_MAX
     # Name and password of a user, when the broker is started with one.
     user: tuple[str, str] | None = None
 
@@ -115,7 +117,9 @@ class Broker:
         return self.process is not None and self.process.poll() is None
 
     def tail(self) -> str:
-        """The end of the log."""
+        """The end of the log, if it was started."""
+        if not self.log.is_file():
+            return ""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES:])
 
     def kill(self) -> None:
@@ -130,7 +134,7 @@ class Broker:
             return
         self.process.terminate()
         try:
-            self.process.wait(STOP_SECONDS_MAX)
+            self.process.wait(self.stop_seconds_max)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -299,6 +303,7 @@ class HiveMq(Broker):
     FOLDER = TARGET / "peers/hivemq"
     # Java, which starts slowly on a machine with other work.
     start_seconds_max = 90
+    stop_seconds_max = 60
 
     @staticmethod
     def binary() -> Path | None:

@@ -3,10 +3,18 @@
 //! place of a device, a pipe or a socket, which are refused. Knows nothing of what is
 //! in them.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+#[cfg(unix)]
+mod directory;
+#[cfg(not(unix))]
+#[path = "files/directory_by_name.rs"]
+mod directory;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+
+use directory::Directory;
 
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,13 +83,15 @@ fn kind_of(found: &fs::Metadata) -> &'static str {
 ///
 /// A file that is there keeps its owner and group, where the caller may give files away
 /// (root), and its permissions, if strangers have none. So root can change the file of a
-/// service, and the service can still read it.
+/// service, and the service can still read it. Owner and group are only kept where nobody but
+/// root and that owner can have put the file there: `path` is no symbolic link, and its
+/// directory belongs to one of the two and nobody else may write to it.
 ///
 /// # Errors
 /// As [`replaceable`], or what the operating system says.
 pub fn replace(path: &Path, contents: &[u8], access: Access) -> io::Result<()> {
-    let path = put(path, contents, access, Sync::Now)?;
-    sync_directory(&path)
+    let directory = put(path, contents, access, Sync::Now)?;
+    directory.sync()
 }
 
 /// As [`replace`], but the system may bring it to the disk later: a loss of power may
@@ -108,105 +118,58 @@ enum Sync {
     Later,
 }
 
-/// Puts a file into its place; which that is.
-fn put(path: &Path, contents: &[u8], access: Access, sync: Sync) -> io::Result<PathBuf> {
-    let path = replaceable(path)?;
-    let temporary = temporary(&path)?;
-    let old = fs::metadata(&path).ok();
-    let written = write(&temporary, contents, access, old.as_ref(), sync);
-    let result = written.and_then(|()| fs::rename(&temporary, &path));
+/// Puts a file into its place; the directory that has it.
+fn put(path: &Path, contents: &[u8], access: Access, sync: Sync) -> io::Result<Directory> {
+    let place = replaceable(path)?;
+    let is_as_given = place == path;
+    let name = place
+        .file_name()
+        .ok_or_else(|| io::Error::other("not the name of a file"))?;
+    let parent = place
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = Directory::open(parent.unwrap_or_else(|| Path::new(".")))?;
+    let temporary = temporary(name);
+    let written = write(&directory, &temporary, contents, access, sync, |file| {
+        let Some(old) = directory.find(name)? else {
+            return Ok(());
+        };
+        old.keep(file, is_as_given && directory.is_trusted(&old)?)
+    });
+    let result = written.and_then(|()| directory.rename(&temporary, name));
     if result.is_err() {
         // The first error is the one worth reporting.
-        let _ = fs::remove_file(&temporary);
+        let _ = directory.remove(&temporary);
     }
-    result.map(|()| path)
+    result.map(|()| directory)
 }
 
 /// A name in the same directory, so that renaming does not copy.
-fn temporary(path: &Path) -> io::Result<PathBuf> {
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::other("not the name of a file"))?;
+fn temporary(name: &OsStr) -> OsString {
     let mut hidden = OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}.new", std::process::id()));
-    Ok(path.with_file_name(hidden))
+    hidden
 }
 
 fn write(
-    path: &Path,
+    directory: &Directory,
+    name: &OsStr,
     contents: &[u8],
     access: Access,
-    old: Option<&fs::Metadata>,
     sync: Sync,
+    keep: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     // Left over from a process that died with this number; it may be readable
     // by others, so it is not written into.
-    let _ = fs::remove_file(path);
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    restrict(&mut options, access);
-    let mut file = options.open(path)?;
-    if let Some(old) = old {
-        keep(&file, old)?;
-    }
+    let _ = directory.remove(name);
+    let mut file = directory.create(name, access)?;
+    keep(&file)?;
     file.write_all(contents)?;
     match sync {
         Sync::Now => file.sync_all(),
         Sync::Later => Ok(()),
     }
-}
-
-#[cfg(unix)]
-fn restrict(options: &mut OpenOptions, access: Access) {
-    use std::os::unix::fs::OpenOptionsExt as _;
-
-    options.mode(match access {
-        Access::Private => 0o600,
-        Access::Public => 0o644,
-    });
-}
-
-#[cfg(not(unix))]
-fn restrict(_: &mut OpenOptions, _: Access) {}
-
-/// Gives a new file the owner and group of the one that it replaces, and its permissions
-/// if strangers have none. Who may not give files away has a file of its own, as `restrict`
-/// made it.
-#[cfg(unix)]
-fn keep(file: &File, old: &fs::Metadata) -> io::Result<()> {
-    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
-
-    const STRANGERS: u32 = 0o007;
-    const READ_AND_WRITE: u32 = 0o660;
-    const OWNER: u32 = 0o600;
-    let new = file.metadata()?;
-    let differs = (new.uid(), new.gid()) != (old.uid(), old.gid());
-    if differs && fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        return Ok(());
-    }
-    match old.mode() & STRANGERS {
-        0 => file.set_permissions(fs::Permissions::from_mode(
-            old.mode() & READ_AND_WRITE | OWNER,
-        )),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(not(unix))]
-fn keep(_: &File, _: &fs::Metadata) -> io::Result<()> {
-    Ok(())
-}
-
-/// Makes a rename survive loss of power.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    if cfg!(unix) {
-        File::open(parent.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -258,6 +221,51 @@ mod tests {
             assert_eq!((found.uid(), found.gid()) == (OTHER, OTHER), given);
             assert_eq!(fs::read(&path).expect("read"), b"new");
             fs::remove_file(&path).expect("removed");
+        }
+    }
+
+    /// As which user a test of the owner runs matters: without root there is nothing to keep.
+    #[test]
+    #[cfg(unix)]
+    fn the_owner_is_not_kept_where_others_can_have_put_the_file() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+
+        const OTHER: u32 = 65534;
+        const THIRD: u32 = 65533;
+        let dir = tempfile::tempdir().expect("directory");
+        let [folder, link] = ["folder", "link"].map(|name| dir.path().join(name));
+        fs::create_dir(&folder).expect("made");
+        let file = folder.join("file");
+        symlink(&file, &link).expect("linked");
+        let own = fs::metadata(&folder).expect("there").uid();
+        for (mode, owner, path, kept) in [
+            (0o755, own, &file, true),
+            (0o755, OTHER, &file, true),
+            (0o755, own, &link, false),
+            (0o755, OTHER, &link, false),
+            (0o755, THIRD, &file, false),
+            (0o1777, own, &file, false),
+            (0o777, OTHER, &file, false),
+            (0o775, own, &file, false),
+        ] {
+            fs::write(&file, b"old").expect("written");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("set");
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("set");
+            let given = chown(&file, Some(OTHER), Some(OTHER)).is_ok();
+            if given {
+                chown(&folder, Some(owner), Some(owner)).expect("given");
+            }
+            replace(path, b"new", Access::Private).expect("replaced");
+            let found = fs::metadata(&file).expect("there");
+            let expected = if given && kept { OTHER } else { own };
+            assert_eq!(found.uid(), expected, "{mode:o} {owner} {path:?}");
+            assert_eq!(found.mode() & 0o007, 0);
+            if given && !kept {
+                assert_eq!(found.mode() & 0o777, 0o600, "{mode:o} {owner} {path:?}");
+            }
+            assert_eq!(fs::read(&file).expect("read"), b"new");
+            assert!(link.is_symlink());
+            fs::remove_file(&file).expect("removed");
         }
     }
 

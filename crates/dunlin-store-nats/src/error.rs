@@ -119,6 +119,12 @@ pub enum ImportError {
         /// What was read.
         found: Box<Counts>,
     },
+    /// Whether the log has the end of the import is not known.
+    #[error(
+        "the import may be finished: start the broker with the log; if that says that the import \
+         was not finished, begin again: {0}"
+    )]
+    EndUnknown(#[source] Box<Self>),
     /// The thread of the import has ended.
     #[error("the thread of the import has ended")]
     Ended,

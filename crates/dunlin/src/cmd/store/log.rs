@@ -1,14 +1,16 @@
 //! `dunlin store to-log` and `from-log`: all of a store on disk into an empty log in NATS,
 //! and all of a log into a store on disk.
 
+use core::time::Duration;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, thread};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use dunlin_store::StoreOp;
-use dunlin_store_nats::{Counts, Import, NatsConfig, NatsStore, is_in_use};
+use dunlin_store_nats::{Counts, Import, ImportError, NatsConfig, NatsStore, is_in_use};
 use dunlin_store_redb::{Stopped, import, read};
 
 use super::{Progress, is_position, is_ticket, say};
@@ -59,7 +61,7 @@ impl Places {
         let counts = into.check().context(UNFINISHED)?;
         // Before the log is served, so that a ticket is good in one place.
         source.delete_values(&tickets).context(UNFINISHED)?;
-        into.finish().context(UNFINISHED)?;
+        into.finish().map_err(ended_badly)?;
         let mut out = io::stdout().lock();
         writeln!(out, "{counts}")?;
         let file = file.display();
@@ -73,25 +75,52 @@ impl Places {
         if file.exists() {
             bail!("there is a store {} already", file.display());
         }
-        if is_in_use(&log)? {
-            bail!("a broker or a standby has the lease of the log: stop it");
+        // A broker that serves may be late once with renewing it, and opening the log ends that.
+        for wait in [Duration::ZERO, log.lease] {
+            thread::sleep(wait);
+            if is_in_use(&log)? {
+                bail!("a broker or a standby has the lease of the log: stop it");
+            }
         }
         let (store, _) = NatsStore::open(log)?;
         let wanted = empty(&store, &file).context("nothing was made")?;
         store.close();
-        let mut found = Counts::default();
-        read(&file, &mut |op| {
-            found.count(&op);
-            Ok(())
-        })?;
+        let found = compare(&file, &wanted).or_else(|error| discard(&file, error))?;
         let mut out = io::stdout().lock();
         writeln!(out, "{found}")?;
-        if found != wanted {
-            bail!("the log has other numbers than these:\n{wanted}");
-        }
         writeln!(out, "{} has this; the log is as it was", file.display())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What to do after an end that failed: the log may have it.
+fn ended_badly(error: ImportError) -> anyhow::Error {
+    match error {
+        ImportError::EndUnknown(_) => error.into(),
+        _ => anyhow::Error::from(error).context(UNFINISHED),
+    }
+}
+
+/// Reads a file that was made, which has to have these numbers.
+fn compare(file: &Path, wanted: &Counts) -> anyhow::Result<Counts> {
+    let mut found = Counts::default();
+    read(file, &mut |op| {
+        found.count(&op);
+        Ok(())
+    })?;
+    if found != *wanted {
+        bail!("the log has other numbers than the file that was made:\n{wanted}\nand:\n{found}");
+    }
+    Ok(found)
+}
+
+/// Removes a file that is not what it should be, so that no broker serves it.
+fn discard<T>(file: &Path, error: anyhow::Error) -> anyhow::Result<T> {
+    let path = file.display();
+    Err(match fs::remove_file(file) {
+        Ok(()) => error.context(format!("nothing was made: {path} is removed")),
+        Err(why) => error.context(format!("serve no {path}, which cannot be removed: {why}")),
+    })
 }
 
 /// Adds all that a store has; the names of its tickets.
@@ -141,4 +170,49 @@ fn empty(store: &NatsStore, file: &Path) -> anyhow::Result<Counts> {
         }
     })?;
     Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use dunlin_base::Text;
+
+    use super::*;
+
+    #[test]
+    fn an_end_of_unknown_fate_is_not_called_unfinished() {
+        let lost = || ImportError::Ended;
+        let unknown = ended_badly(ImportError::EndUnknown(Box::new(lost())));
+        let unknown = format!("{unknown:#}");
+        assert!(unknown.contains("may be finished: start"), "{unknown}");
+        assert!(!unknown.contains("no broker serves"), "{unknown}");
+        let known = format!("{:#}", ended_badly(lost()));
+        assert!(known.starts_with(UNFINISHED), "{known}");
+    }
+
+    #[test]
+    fn a_file_with_other_numbers_is_removed() {
+        let dir = tempfile::tempdir().expect("directory");
+        let file = dir.path().join("store.redb");
+        let mut wanted = Counts::default();
+        import(&file, &mut |into| {
+            let op = StoreOp::PutMeta {
+                key: Text::from("a"),
+                value: (&b"b"[..]).into(),
+            };
+            wanted.count(&op);
+            into.push(op)
+        })
+        .expect("made");
+        let compared = |wanted| compare(&file, wanted).or_else(|error| discard(&file, error));
+        assert_eq!(compared(&wanted).expect("the same"), wanted);
+        assert!(file.exists());
+        let error = compared(&Counts::default()).expect_err("another number");
+        assert!(format!("{error:#}").contains("is removed"), "{error:#}");
+        assert!(!file.exists());
+        let error = compared(&wanted).expect_err("no file");
+        assert!(
+            format!("{error:#}").contains("cannot be removed"),
+            "{error:#}"
+        );
+    }
 }

@@ -146,3 +146,15 @@ fn what_is_cut_off_or_changed_is_refused() {
     let error = read_all(failed).expect_err("failed").to_string();
     assert_eq!(error, "line 2: the copy was not finished: x");
 }
+
+#[test]
+fn what_follows_the_end_is_refused() {
+    let twice = [written(), written()].concat();
+    for all in [twice, [written(), b"\n".to_vec()].concat()] {
+        let error = read_all(&all).expect_err("more than one copy").to_string();
+        let line = ops().len() + 3;
+        let expected =
+            format!("line {line}: something follows the end of the copy: give one copy only");
+        assert_eq!(error, expected);
+    }
+}

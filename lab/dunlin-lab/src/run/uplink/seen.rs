@@ -15,6 +15,8 @@ const BEFORE_MOVE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent {
     pub(super) count: u64,
+    /// Those of the warm-up besides.
+    pub(super) warm_up: u64,
     pub(super) at: Vec<Duration>,
     /// How late all but one in fifty were.
     pub(super) late_us: u64,
@@ -28,7 +30,7 @@ pub(super) struct Seen {
     pub(super) arrived: Vec<(u64, Duration)>,
     /// When the address was gone, and when there was another.
     pub(super) moved: Vec<[Duration; 2]>,
-    /// On the link, both ways.
+    /// On the link, both ways, for all messages, of the warm-up too.
     pub(super) bytes: u64,
 }
 
@@ -67,7 +69,7 @@ impl Seen {
             measure(
                 "bytes",
                 "bytes",
-                vec![float(self.bytes) / float(self.sent.count.max(1))],
+                vec![float(self.bytes) / float((self.sent.warm_up + self.sent.count).max(1))],
             ),
         ];
         outcome(measures, invalid)
@@ -123,6 +125,7 @@ mod tests {
         let seen = Seen {
             sent: Sent {
                 count: 5,
+                warm_up: 3,
                 at: at.to_vec(),
                 late_us: 0,
             },
@@ -144,7 +147,7 @@ mod tests {
         assert_eq!(moving.len(), 2);
         assert_eq!(values(&outcome, "lost", ""), [1.0]);
         assert_eq!(values(&outcome, "doubled", ""), [1.0]);
-        assert_eq!(values(&outcome, "bytes", ""), [400.0]);
+        assert_eq!(values(&outcome, "bytes", ""), [250.0]);
         // Nothing comes from 6.05 s to the end, at 9 s.
         assert_eq!(values(&outcome, "silence", ""), [2950.0]);
         assert_eq!(values(&outcome, "recovery", ""), [600.0]);

@@ -174,9 +174,12 @@ impl Publishers {
                 true => sent.count.to_string(),
                 false => "warm-up".to_owned(),
             }))?;
-            if counts {
-                sent.at.push(now);
-                sent.count += 1;
+            match counts {
+                true => {
+                    sent.at.push(now);
+                    sent.count += 1;
+                }
+                false => sent.warm_up += 1,
             }
         }
         late.sort_unstable();
