@@ -385,6 +385,36 @@ def deferred(bench: Bench, _: argparse.Namespace) -> str:
     return f"{len(bad)} refused at the commit, {sent - len(bad)} stored, 0 lost, with either policy"
 
 
+def in_flight(bench: Bench, _: argparse.Namespace) -> str:
+    """A broker that has fewer messages in flight than a batch: once its limit is known, a
+    batch that holds all of them does not wait for `batch.time`."""
+    limit, sent, batch_seconds, seconds_max = 50, 1000, 2, 20
+    bench.broker.stop()
+    bench.broker.prepared += ["--set", f"limits.max_inflight={limit}"]
+    bench.broker.start()
+    database = bench.database(Postgres)
+    database.query("CREATE TABLE narrow (key text)")
+    sink = bench.sink(
+        source(bench.broker, "narrow/#")
+        + f"\nbatch = {{ time = '{batch_seconds}s' }}\n"
+        'message = { format = "text" }\ncolumns = { key = "payload" }\n'
+        f"postgres = {{ url = '{database.url}', table = 'narrow' }}"
+    ).start()
+    subscribed(bench, sink)
+    expect(sink.stop(), 0, "the end of the sink")
+    command = [str(Dunlin.binary()), "pub", "-p", str(bench.broker.ports["tcp"]), "-t", "narrow/x"]
+    command += ["-u", "alice", "-P", "wonderland", "-q", "1", "-l"]
+    subprocess.run(command, input="".join(f"{n}\n" for n in range(sent)), text=True, check=True, timeout=60)
+    sink.start()
+    began = time.monotonic()
+    rows = "SELECT count(*), count(DISTINCT key) FROM narrow"
+    until("all are stored", lambda: database.query(rows) == f"{sent}|{sent}", seconds_max)
+    took = time.monotonic() - began
+    expect(sink.stop(), 0, "the end of the sink")
+    without = sent // limit * batch_seconds
+    return f"{sent} messages, {limit} at a time, in {took:.1f} s; {without} s if each batch waited"
+
+
 def no_place(bench: Bench, _: argparse.Namespace) -> str:
     """Without a place for refused messages the sink ends, and keeps them at the broker."""
     web = bench.database(lambda _: Web())
@@ -828,6 +858,7 @@ CASES = {
     "without-a-key": (without_a_key, Postgres.binaries),
     "refusals": (refusals, Postgres.binaries),
     "deferred": (deferred, Postgres.binaries),
+    "in-flight": (in_flight, Postgres.binaries),
     "check": (check, Postgres.binaries),
     "no-place": (no_place, lambda: True),
     "poison": (poison, lambda: True),
