@@ -350,6 +350,71 @@ def refusals(bench: Bench, _: argparse.Namespace) -> str:
     return "4 refused, 4 stored, a role without rights and a new table waited for"
 
 
+def deferred(bench: Bench, _: argparse.Namespace) -> str:
+    """Rows that a deferred foreign key refuses, which the database checks at the commit, go to
+    a file; the others are stored, with either answer to a key that is there."""
+    database = bench.database(Postgres)
+    database.query("CREATE TABLE known (device text PRIMARY KEY); INSERT INTO known VALUES ('good')")
+    for policy in ("refuse", "nothing"):
+        table, refused = f"deferred_{policy}", bench.folder / f"{policy}.ndjson"
+        database.query(
+            f"CREATE TABLE {table} (n int PRIMARY KEY,"
+            " device text REFERENCES known DEFERRABLE INITIALLY DEFERRED)"
+        )
+        sink = bench.sink(
+            source(bench.broker, f"deferred/{policy}/#")
+            + f"\nrefused = {{ file = '{refused}' }}\nbatch = {{ messages = 50, time = '200ms' }}\n"
+            "columns = { n = 'payload.n', device = 'payload.device' }\n"
+            f"postgres = {{ url = '{database.url}', table = '{table}', on_conflict = '{policy}' }}"
+        ).start()
+        subscribed(bench, sink)
+        sent = 200
+        bad = {n for n in range(sent) if n % 40 == 7}
+        publisher = Lines(bench.broker, f"deferred/{policy}/x")
+        for n in range(sent):
+            publisher.send(json.dumps({"n": n, "device": "bad" if n in bad else "good"}))
+        publisher.stop()
+        until("all are done", lambda: sink.metric("dunlin_sink_messages_acknowledged_total") == sent)
+        expect(sink.stop(), 0, "the end of the sink")
+        stored = {int(n) for n in database.query(f"SELECT n FROM {table}").splitlines()}
+        lines = refused.read_text().splitlines() if refused.exists() else []
+        aside = sorted(json.loads(json.loads(line)["payload"])["n"] for line in lines)
+        lost = set(range(sent)) - stored - set(aside)
+        expect(len(lost), 0, f"{policy}: lost of {sent}")
+        expect((aside, stored & bad), (sorted(bad), set()), f"{policy}: refused")
+    return f"{len(bad)} refused at the commit, {sent - len(bad)} stored, 0 lost, with either policy"
+
+
+def in_flight(bench: Bench, _: argparse.Namespace) -> str:
+    """A broker that has fewer messages in flight than a batch: once its limit is known, a
+    batch that holds all of them does not wait for `batch.time`."""
+    limit, sent, batch_seconds, seconds_max = 50, 1000, 2, 20
+    bench.broker.stop()
+    bench.broker.prepared += ["--set", f"limits.max_inflight={limit}"]
+    bench.broker.start()
+    database = bench.database(Postgres)
+    database.query("CREATE TABLE narrow (key text)")
+    sink = bench.sink(
+        source(bench.broker, "narrow/#")
+        + f"\nbatch = {{ time = '{batch_seconds}s' }}\n"
+        'message = { format = "text" }\ncolumns = { key = "payload" }\n'
+        f"postgres = {{ url = '{database.url}', table = 'narrow' }}"
+    ).start()
+    subscribed(bench, sink)
+    expect(sink.stop(), 0, "the end of the sink")
+    command = [str(Dunlin.binary()), "pub", "-p", str(bench.broker.ports["tcp"]), "-t", "narrow/x"]
+    command += ["-u", "alice", "-P", "wonderland", "-q", "1", "-l"]
+    subprocess.run(command, input="".join(f"{n}\n" for n in range(sent)), text=True, check=True, timeout=60)
+    sink.start()
+    began = time.monotonic()
+    rows = "SELECT count(*), count(DISTINCT key) FROM narrow"
+    until("all are stored", lambda: database.query(rows) == f"{sent}|{sent}", seconds_max)
+    took = time.monotonic() - began
+    expect(sink.stop(), 0, "the end of the sink")
+    without = sent // limit * batch_seconds
+    return f"{sent} messages, {limit} at a time, in {took:.1f} s; {without} s if each batch waited"
+
+
 def no_place(bench: Bench, _: argparse.Namespace) -> str:
     """Without a place for refused messages the sink ends, and keeps them at the broker."""
     web = bench.database(lambda _: Web())
@@ -792,6 +857,8 @@ CASES = {
     "kills": (kills, Postgres.binaries),
     "without-a-key": (without_a_key, Postgres.binaries),
     "refusals": (refusals, Postgres.binaries),
+    "deferred": (deferred, Postgres.binaries),
+    "in-flight": (in_flight, Postgres.binaries),
     "check": (check, Postgres.binaries),
     "no-place": (no_place, lambda: True),
     "poison": (poison, lambda: True),

@@ -2,7 +2,7 @@
 //! while the batch before is stored, and acknowledged, in their order, when it is. What is
 //! not acknowledged the broker keeps, so a target that is slow or away slows the broker.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -136,7 +136,6 @@ impl Worker {
     async fn work(&mut self, client: &Client, messages: &mut Messages) -> End {
         let held = Held {
             count: AtomicU64::new(0),
-            storing: AtomicBool::new(false),
             stats: Arc::clone(&self.stats),
         };
         let (opened, encoder) = watch::channel(None);
@@ -180,8 +179,6 @@ impl Worker {
 /// Counts what a connection has brought and what of it is not acknowledged.
 struct Held {
     count: AtomicU64,
-    /// A batch is being stored, and will be acknowledged.
-    storing: AtomicBool,
     stats: Arc<Stats>,
 }
 
@@ -354,7 +351,7 @@ impl Filler<'_> {
             }
             let message = match messages.try_next() {
                 Some(message) => message,
-                None if self.nothing_can_come() => return None,
+                None if self.nothing_can_come(batch) => return None,
                 None => {
                     let next = tokio::select! {
                         next = messages.next() => next,
@@ -378,10 +375,11 @@ impl Filler<'_> {
         None
     }
 
-    /// Whether the broker waits for acknowledgements of what is in the batch. Those of a
-    /// batch that is being stored let it send more.
-    fn nothing_can_come(&self) -> bool {
-        self.window.is_full(self.held.count()) && !self.held.storing.load(Relaxed)
+    /// Whether the broker waits for acknowledgements of what is in the batch, and of nothing
+    /// else: those of a batch before it let it send more.
+    fn nothing_can_come(&self, batch: &Batch<Message>) -> bool {
+        let held = self.held.count();
+        held == batch.len() as u64 && self.window.is_full(held)
     }
 
     fn add(&mut self, batch: &mut Batch<Message>, message: Message, time: i64) {
@@ -471,9 +469,7 @@ impl Storer<'_> {
             None = batches.recv() => return Ok(()),
         }
         while let Some(batch) = batches.recv().await {
-            self.held.storing.store(true, Relaxed);
             self.store(batch).await?;
-            self.held.storing.store(false, Relaxed);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! PostgreSQL, and Timescale with it: rows go by binary COPY into the table, or, where a
 //! row is there already and may be, into a temporary table and from there by INSERT ... ON
-//! CONFLICT DO NOTHING, in one transaction.
+//! CONFLICT DO NOTHING. Either is a transaction, and stored is what it has committed.
 
 mod direct;
 mod encode;
@@ -164,14 +164,18 @@ impl Postgres {
         let Some(session) = &mut self.session else {
             return Err(Failure::Later("there is no connection".into()));
         };
-        let client = &mut session.client;
-        let staged = session.stage.as_ref().zip(self.statements.staged.as_ref());
+        let Session {
+            client,
+            copy,
+            stage,
+        } = session;
+        let staged = stage.as_ref().zip(self.statements.staged.as_ref());
         let Some((stage, Staged { insert, .. })) = staged else {
-            let copied = copy(client, &session.copy, rows).await;
-            return copied.map_err(|error| failure(&error));
+            let stored = store(client, copy, rows, None).await;
+            return stored.map_err(|error| failure(&error));
         };
         if self.direct.take() {
-            match copy(client, &session.copy, rows.clone()).await {
+            match store(client, copy, rows.clone(), None).await {
                 Ok(()) => {
                     self.direct.succeeded();
                     return Ok(());
@@ -182,14 +186,26 @@ impl Postgres {
                 Err(error) => return Err(failure(&error)),
             }
         }
-        let moved = async {
-            let transaction = client.transaction().await?;
-            copy(transaction.client(), stage, rows).await?;
-            transaction.batch_execute(insert).await?;
-            transaction.commit().await
-        };
-        moved.await.map_err(|error| failure(&error))
+        let stored = store(client, stage, rows, Some(insert)).await;
+        stored.map_err(|error| failure(&error))
     }
+}
+
+/// Writes rows, and says what is to be said after them, in one transaction. Its end is an
+/// answer of its own: a COPY without one is complete before the database checks what is
+/// deferred to the commit, and what it says then is not heard.
+async fn store(
+    client: &mut Client,
+    statement: &Statement,
+    rows: Rows,
+    then: Option<&str>,
+) -> Result<(), tokio_postgres::Error> {
+    let transaction = client.transaction().await?;
+    copy(transaction.client(), statement, rows).await?;
+    if let Some(then) = then {
+        transaction.batch_execute(then).await?;
+    }
+    transaction.commit().await
 }
 
 async fn copy(
