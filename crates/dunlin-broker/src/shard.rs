@@ -119,7 +119,8 @@ impl Shard {
         census::census(&self.own)
     }
 
-    /// What the shard keeps. Sizes of tables are those of now. What is counted one by one,
+    /// What the shard keeps. Sizes of tables, and the numbers of connections of each kind and
+    /// of subscriptions, are those of now. What is counted one by one,
     /// of messages, bytes and who speaks what, is counted in steps that end at
     /// [`Shard::poll_timeout`]: it is that of now as long as one step is enough, and else of
     /// the last count, which began at an earlier call.

@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use directory::Directory;
+use directory::{Directory, Old};
 
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,14 +90,15 @@ fn kind_of(found: &fs::Metadata) -> &'static str {
 /// # Errors
 /// As [`replaceable`], or what the operating system says.
 pub fn replace(path: &Path, contents: &[u8], access: Access) -> io::Result<()> {
-    let directory = put(path, contents, access, Sync::Now)?;
+    let keep = |old: &Old, file: &File, may_give| old.keep(file, may_give);
+    let directory = put(path, contents, access, Sync::Now, keep)?;
     directory.sync()
 }
 
-/// As [`replace`], but the system may bring it to the disk later: a loss of power may
-/// leave the old contents, or none.
+/// As [`replace`], but the file is the caller's, with the permissions of a new one, and the
+/// system may bring it to the disk later: a loss of power may leave the old contents, or none.
 pub(crate) fn replace_soon(path: &Path, contents: &[u8], access: Access) -> io::Result<()> {
-    put(path, contents, access, Sync::Later).map(drop)
+    put(path, contents, access, Sync::Later, |_, _, _| Ok(())).map(drop)
 }
 
 /// Creates `path`, which must not exist.
@@ -119,7 +120,13 @@ enum Sync {
 }
 
 /// Puts a file into its place; the directory that has it.
-fn put(path: &Path, contents: &[u8], access: Access, sync: Sync) -> io::Result<Directory> {
+fn put(
+    path: &Path,
+    contents: &[u8],
+    access: Access,
+    sync: Sync,
+    keep: impl FnOnce(&Old, &File, bool) -> io::Result<()>,
+) -> io::Result<Directory> {
     let place = replaceable(path)?;
     let is_as_given = place == path;
     let name = place
@@ -134,7 +141,7 @@ fn put(path: &Path, contents: &[u8], access: Access, sync: Sync) -> io::Result<D
         let Some(old) = directory.find(name)? else {
             return Ok(());
         };
-        old.keep(file, is_as_given && directory.is_trusted(&old)?)
+        keep(&old, file, is_as_given && directory.is_trusted(&old)?)
     });
     let result = written.and_then(|()| directory.rename(&temporary, name));
     if result.is_err() {

@@ -693,6 +693,10 @@ impl SessionKind for AmqpLink {
             .collect()
     }
 
+    fn subscriptions_len(&self) -> usize {
+        usize::from(self.subscribed().is_some())
+    }
+
     fn take_subscriptions(&mut self) -> Vec<Text> {
         let filter = self.subscribed().map(|(filter, _)| filter.clone());
         filter.into_iter().collect()

@@ -270,9 +270,13 @@ fn close_link(own: &mut Owners, c: ConnIdx, code: u64, promptly: bool) {
     if matches!(conn.phase, Phase::Closing) {
         return;
     }
+    let was_handed_over = matches!(conn.phase, Phase::HandedOver(_));
     conn.phase = Phase::Closing;
     conn.link.parked.take();
     let conn = conn.id;
+    if was_handed_over {
+        own.conns.note_handed_over(false);
+    }
     own.weigh_conn(c);
     own.outbox
         .command(conn, NetCommandKind::Close { code, promptly });

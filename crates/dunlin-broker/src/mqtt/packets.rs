@@ -142,6 +142,7 @@ fn hand_over(own: &mut Owners, c: ConnIdx, to: ShardId, data: Bytes) {
         data,
     };
     let parked = entry.link.parked.take();
+    own.conns.note_handed_over(true);
     own.weigh_conn(c);
     own.outbox.bus(to, message);
     let streams = parked.streams.into_iter().map(|(stream, bytes)| {

@@ -13,6 +13,23 @@ use crate::ids::ConnIdx;
 use crate::owners::conn::Conn;
 use crate::owners::missing::Missing;
 
+/// Entries that are no connection of the network with its session here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Apart {
+    /// Connections whose session is on another shard.
+    pub(crate) handed_over: usize,
+    /// Streams of another entry.
+    pub(crate) carried: usize,
+}
+
+impl Apart {
+    /// Counts one that is there, as what it is now.
+    pub(crate) fn add(&mut self, conn: &Conn) {
+        self.handed_over += usize::from(conn.handed_over().is_some());
+        self.carried += usize::from(conn.is_carried());
+    }
+}
+
 /// The connections of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
@@ -22,6 +39,7 @@ pub(crate) struct Connections {
     spare: Vec<SendBuf>,
     /// Streams that were given an id.
     carried: u64,
+    apart: Apart,
     missing: Missing,
     #[cfg(test)]
     searches: Cell<u64>,
@@ -81,6 +99,7 @@ impl Connections {
 
     pub(crate) fn insert(&mut self, conn: Conn) -> ConnIdx {
         let id = conn.id;
+        self.apart.add(&conn);
         let c = self.table.insert(conn);
         self.by_id.insert(id, c);
         c
@@ -89,6 +108,8 @@ impl Connections {
     pub(crate) fn remove(&mut self, c: ConnIdx) -> Option<Conn> {
         let conn = self.table.try_remove(c)?;
         self.by_id.remove(&conn.id);
+        self.apart.carried -= usize::from(conn.is_carried());
+        self.apart.handed_over -= usize::from(conn.handed_over().is_some());
         Some(conn)
     }
 
@@ -104,6 +125,21 @@ impl Connections {
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// How many of these are no connection of the network with its session here.
+    pub(crate) const fn apart(&self) -> Apart {
+        self.apart
+    }
+
+    /// The session of one that is there is on another shard from now on, or no longer.
+    #[cfg(feature = "mqtt")]
+    pub(crate) const fn note_handed_over(&mut self, is_handed_over: bool) {
+        if is_handed_over {
+            self.apart.handed_over += 1;
+        } else {
+            self.apart.handed_over -= 1;
+        }
     }
 
     /// Marks a connection that has bytes to send.

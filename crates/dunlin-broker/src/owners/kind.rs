@@ -222,9 +222,7 @@ pub(crate) trait SessionKind: DerefMut<Target = SessionCore> {
     }
 
     /// How many subscriptions it has.
-    fn subscriptions_len(&self) -> usize {
-        self.subscriptions().len()
-    }
+    fn subscriptions_len(&self) -> usize;
 
     /// Whether it wants a retained message that its subscription matches.
     fn wants(&self, _message: &Message, _now: Instant) -> bool {

@@ -511,6 +511,10 @@ impl SessionKind for Node {
         all.map(|(filter, it)| (filter.clone(), *it)).collect()
     }
 
+    fn subscriptions_len(&self) -> usize {
+        self.bindings.len()
+    }
+
     fn take_subscriptions(&mut self) -> Vec<Text> {
         core::mem::take(&mut self.bindings).into_keys().collect()
     }

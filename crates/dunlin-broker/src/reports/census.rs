@@ -9,6 +9,7 @@ use crate::control::values::Place;
 use crate::memory::Part;
 use crate::owners::Owners;
 use crate::owners::conn::Conn;
+use crate::owners::connections::Apart;
 use crate::owners::session::Session;
 use crate::owners::weigh::Weight;
 use crate::reports::clients::{self, EXAMINED_MAX};
@@ -59,7 +60,8 @@ pub struct Census {
     /// Bytes of packets on data streams that have not come whole.
     pub unfinished_bytes: usize,
     /// Bytes by which the memory budget's counts of sessions, subscriptions, wills
-    /// and queues are wrong: 0. Not counted in [`Shard::figures`](crate::Shard::figures).
+    /// and queues are wrong, and connections and subscriptions by which the running counts
+    /// are: 0. Not counted in [`Shard::figures`](crate::Shard::figures).
     pub miscounted_bytes: usize,
     /// Connected clients by what they speak.
     pub spoken: Spoken,
@@ -131,7 +133,6 @@ pub(crate) struct Tally {
 impl Tally {
     fn add_session(&mut self, session: &Session) {
         let census = &mut self.census;
-        census.subscribed += session.subscriptions_len();
         census.queued += session.queue().len();
         census.queued_bytes += session.queue().bytes();
         census.in_flight += session.in_flight();
@@ -147,8 +148,6 @@ impl Tally {
 
     fn add_conn(&mut self, conn: &Conn) {
         let census = &mut self.census;
-        census.handed_over += usize::from(conn.handed_over().is_some());
-        census.carried += usize::from(conn.handed_over().is_none() && conn.is_carried());
         census.spoken.amqp_1_0 += usize::from(conn.links().is_some());
         census.backlog_bytes += conn.backlog();
         census.parked_bytes += conn.parked_bytes();
@@ -158,12 +157,18 @@ impl Tally {
 
     /// With what the tables themselves know.
     pub(crate) fn census(&self, own: &Owners) -> Census {
-        let apart = self.census.handed_over + self.census.carried;
+        let Apart {
+            handed_over,
+            carried,
+        } = own.conns.apart();
         Census {
-            conns: own.conns.len().saturating_sub(apart),
+            conns: own.conns.len() - handed_over - carried,
+            handed_over,
+            carried,
             sessions: own.sessions.len(),
             elsewhere: own.sessions.elsewhere_len(),
             subscriptions: own.routing.subscriptions(),
+            subscribed: own.routing.subscribed(),
             retained: own.routing.retained.len(),
             timers: own.timers.len(),
             pending: own.commits.pending() + own.commits.posts.len() + own.members.due(),
@@ -263,14 +268,30 @@ impl Counting {
 /// Counts what the shard keeps; walks its tables.
 pub(crate) fn census(own: &Owners) -> Census {
     let mut tally = Tally::default();
+    let mut apart = Apart::default();
+    let mut subscribed = 0;
     for (_, session) in own.sessions.iter() {
         tally.add_session(session);
+        subscribed += session.subscriptions_len();
     }
     for (_, conn) in own.conns.iter() {
         tally.add_conn(conn);
+        apart.add(conn);
     }
+    let Apart {
+        handed_over,
+        carried,
+    } = apart;
+    let counted = own.conns.apart();
+    let miscounted_entries = counted.handed_over.abs_diff(handed_over)
+        + counted.carried.abs_diff(carried)
+        + own.routing.subscribed().abs_diff(subscribed);
     Census {
-        miscounted_bytes: miscounted(own),
+        conns: own.conns.len() - handed_over - carried,
+        handed_over,
+        carried,
+        subscribed,
+        miscounted_bytes: miscounted(own) + miscounted_entries,
         ..tally.census(own)
     }
 }

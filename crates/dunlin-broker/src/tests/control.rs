@@ -7,15 +7,17 @@ use alloc::vec::Vec;
 
 use dunlin_amqp::Event;
 use dunlin_amqp::codec::condition;
-use dunlin_base::{ConnId, Instant, Text};
+use dunlin_base::transport::{CloseCause, NetEvent, NetEventKind, Transport};
+use dunlin_base::{ConnId, Instant, StreamId, Text};
 
-use super::amqp::{Client, NOW, OPEN, World, conn};
+use super::amqp::{Client, NOW, OPEN, World, conn, peer};
 use crate::bans::{Banned, Bans};
 use crate::control::values::{
     ClientFilter, ClientView, Ending, EndingKind, Page, Place, Reply, Request,
 };
+use crate::io::Input;
 use crate::owners::routing::GROUPS_MAX;
-use crate::reports::census::{COUNT_EVERY, COUNT_PAUSE};
+use crate::reports::census::{COUNT_EVERY, COUNT_PAUSE, Census};
 use crate::reports::clients::{ENDED_MAX, EXAMINED_MAX};
 
 fn page(world: &mut World, filter: &ClientFilter, at: Place, limit: usize) -> Page<ClientView> {
@@ -34,6 +36,21 @@ fn connect(world: &mut World, conn: ConnId) {
     let mut packet = Vec::from([0x10, 19, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0, 0, 6]);
     packet.extend_from_slice(id.as_bytes());
     world.bytes(conn, &packet);
+}
+
+/// CONNECT of a client whose session goes on, and lasts, at its home.
+fn resume(world: &mut World, conn: ConnId) {
+    let id = format!("{:06}", conn.serial());
+    let mut packet = Vec::from([0x10, 24, 0, 4, b'M', b'Q', b'T', b'T', 5, 0, 0, 0]);
+    packet.extend_from_slice(&[5, 0x11, 0, 0, 0, 60, 0, 6]);
+    packet.extend_from_slice(id.as_bytes());
+    world.bytes(conn, &packet);
+}
+
+fn open_quic(world: &mut World, conn: ConnId, protocol: &'static str) {
+    let peer = peer(Transport::Quic, protocol);
+    let event = NetEvent::new(conn, NetEventKind::Opened { peer });
+    world.input(usize::from(conn.shard().0), Input::Net(event));
 }
 
 #[test]
@@ -164,6 +181,58 @@ fn figures_are_counted_in_bounded_steps() {
         }
         assert_eq!(world.shards[0].figures(now), whole, "{clients}");
     }
+}
+
+/// In a large shard too, how many connections and subscriptions there are is what it is at
+/// each look, as they come, are handed over, carry streams and go.
+#[test]
+fn connections_of_a_large_shard_are_those_of_now() {
+    const CLIENTS: u64 = 3 * EXAMINED_MAX as u64;
+    const CARRIERS: u64 = 10;
+    let mut world = World::new(2, OPEN);
+    let look = |world: &mut World| {
+        let of = |it: Census| {
+            let conns = (it.conns, it.handed_over, it.carried);
+            (conns, it.sessions, it.subscribed)
+        };
+        let whole = of(world.shards[0].census());
+        assert_eq!(of(world.shards[0].figures(NOW)), whole);
+        whole
+    };
+    look(&mut world);
+    for number in 1..=CLIENTS {
+        open_quic(&mut world, conn(0, number), "mqtt");
+        resume(&mut world, conn(0, number));
+        subscribe(&mut world, conn(0, number), "all/+");
+        if number == CLIENTS / 2 {
+            look(&mut world);
+        }
+    }
+    let ((here, there, _), ..) = look(&mut world);
+    assert_eq!(here + there, CLIENTS as usize);
+    // The home of some half of the sessions is the other shard.
+    assert!(here > EXAMINED_MAX && there > EXAMINED_MAX, "{here}");
+    for number in CLIENTS + 1..=CLIENTS + CARRIERS {
+        let id = conn(0, number);
+        open_quic(&mut world, id, "amqp");
+        for stream in [0, 4].map(StreamId) {
+            let data = &b"AMQP\x00\x01\x00\x00"[..];
+            let event = NetEvent::new(id, NetEventKind::Bytes { stream, data });
+            world.input(0, Input::Net(event));
+        }
+    }
+    let streams = 2 * CARRIERS as usize;
+    let ((conns, _, carried), ..) = look(&mut world);
+    assert_eq!((conns, carried), (here + CARRIERS as usize, streams));
+    for number in 1..=CLIENTS + CARRIERS {
+        let cause = CloseCause::Local;
+        let event = NetEvent::new(conn(0, number), NetEventKind::Closed { cause });
+        world.input(0, Input::Net(event));
+        if number == CLIENTS / 2 {
+            look(&mut world);
+        }
+    }
+    assert_eq!(look(&mut world), ((0, 0, 0), here, here), "sessions last");
 }
 
 #[test]

@@ -12,11 +12,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dunlin_base::Text;
 use dunlin_broker::access::OwnRules;
-use fetch::Source;
+use fetch::{KeySet, Source};
 use keys::Key;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
-use verified::{Verified, fingerprint};
+use verified::{Fingerprint, Verified, fingerprint};
 
 #[cfg(test)]
 use super::fake;
@@ -82,6 +82,8 @@ pub enum Refused {
 /// Verifies tokens.
 pub struct Tokens {
     keys: Vec<Key>,
+    /// The key set that they came with, if they were fetched.
+    set: Option<Fingerprint>,
     /// Tokens that these have signed.
     verified: Verified,
     /// Where keys are fetched, if they are.
@@ -151,6 +153,7 @@ impl Tokens {
         let source = Source::of(config)?;
         Ok(Self {
             keys: keys.unwrap_or_default(),
+            set: None,
             verified: Verified::default(),
             source: source.map(Arc::new),
             audience: config.audience.clone(),
@@ -184,16 +187,21 @@ impl Tokens {
     pub(super) fn adopt(&mut self, before: Self) {
         if self.source.is_some() {
             self.keys = before.keys;
+            self.set = before.set;
             self.verified.clear();
         }
     }
 
-    /// Keys have come, or are too old.
+    /// Keys have come, or are too old. The same ones again leave what is known.
     pub(super) fn set_keys(&mut self, fetched: Fetched) {
-        if let Some(keys) = fetched.keys() {
-            self.keys = keys;
+        let Some(KeySet { keys, text }) = fetched.keys() else {
+            return;
+        };
+        if text.is_none() || text != self.set {
             self.verified.clear();
         }
+        self.keys = keys;
+        self.set = text;
     }
 
     /// Whether there are keys: those of a server may not have come, or be too old.
@@ -248,7 +256,8 @@ impl Tokens {
         let mut keys = keys.take(KEYS_TRIED_MAX).peekable();
         // Keys of one algorithm are of one kind.
         let first = keys.peek().ok_or(Refused::NoKey)?;
-        let known = first.is_public().then(|| fingerprint(token));
+        let known = first.is_public().then_some(token.as_bytes());
+        let known = known.and_then(fingerprint);
         if !known.is_some_and(|it| self.verified.has(&it)) {
             keys.find(|key| key.is_signed(signed.as_bytes(), &signature))
                 .ok_or(Refused::Invalid("its signature is not that of a known key"))?;

@@ -37,6 +37,8 @@ pub(crate) const GROUPS_MAX: usize = 1024;
 pub(crate) struct Routing {
     subscribers: Subscribers,
     interest: Interest,
+    /// Subscriptions in the tree of this shard's sessions.
+    subscribed: usize,
     pub(crate) retained: Retained,
     pub(crate) groups: Groups,
     pub(crate) loans: Loans,
@@ -61,6 +63,7 @@ impl Routing {
         Self {
             subscribers: Subscribers::new(hash_key),
             interest: Interest::new(),
+            subscribed: 0,
             retained: Retained::new(),
             groups: Groups::default(),
             loans: Loans::default(),
@@ -229,6 +232,7 @@ impl Routing {
                 .tree_mut()
                 .insert(filter.filter, key, value)
                 .is_none();
+            self.subscribed += usize::from(is_new);
             let first = is_new && self.interest.add(filter.filter);
             return first.then(|| InterestChange::Add(Text::from(text)));
         };
@@ -236,6 +240,7 @@ impl Routing {
             .subscribers
             .tree_mut()
             .insert_shared(group, filter.filter, key, value, 1);
+        self.subscribed += usize::from(old.is_none());
         old.is_none().then(|| {
             let members = self.interest.add_shared(group, filter.filter);
             InterestChange::Share(Text::from(text), members)
@@ -249,12 +254,14 @@ impl Routing {
         let key = Subscriber::Session(s as u32);
         let Some(group) = filter.share else {
             self.subscribers.tree_mut().remove(filter.filter, key)?;
+            self.subscribed -= 1;
             let last = self.interest.remove(filter.filter);
             return last.then(|| InterestChange::Remove(Text::from(text)));
         };
         self.subscribers
             .tree_mut()
             .remove_shared(group, filter.filter, key)?;
+        self.subscribed -= 1;
         let members = self.interest.remove_shared(group, filter.filter);
         let members = members.unwrap_or(0);
         Some(InterestChange::Share(Text::from(text), members))
@@ -399,6 +406,11 @@ impl Routing {
     /// Subscriptions, those of other shards included.
     pub(crate) fn subscriptions(&self) -> usize {
         self.subscribers.tree().subscription_count()
+    }
+
+    /// Those of this shard's sessions.
+    pub(crate) const fn subscribed(&self) -> usize {
+        self.subscribed
     }
 
     /// Gives back what the tables hold beyond their use.

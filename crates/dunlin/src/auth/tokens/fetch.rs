@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
 use super::keys::{self, Key};
+use super::verified::{Fingerprint, fingerprint};
 use super::{Manner, TokenError, Web, WebError};
 use crate::config::Jwt;
 
@@ -32,13 +33,30 @@ pub(crate) struct Source {
 }
 
 /// What came of a fetch.
-pub(crate) struct Fetched(Option<Vec<Key>>);
+pub(crate) struct Fetched(Option<KeySet>);
+
+/// Keys that are used from now on.
+#[derive(Default)]
+pub(super) struct KeySet {
+    pub(super) keys: Vec<Key>,
+    /// The fingerprint of the key set that has them; `None`: they are too old, and gone.
+    pub(super) text: Option<Fingerprint>,
+}
+
+impl KeySet {
+    fn read(at: &str, text: &[u8], algorithms: &[String]) -> Result<Self, TokenError> {
+        Ok(Self {
+            keys: keys::read(Path::new(at), text, algorithms)?,
+            text: fingerprint(text),
+        })
+    }
+}
 
 impl Fetched {
     /// Keys as a server would say them.
     #[cfg(test)]
     pub(crate) fn of(set: &str, algorithm: &str) -> Self {
-        let keys = keys::read(Path::new("f"), set.as_bytes(), &[algorithm.into()]);
+        let keys = KeySet::read("f", set.as_bytes(), &[algorithm.into()]);
         Self(Some(keys.expect("a key set")))
     }
 
@@ -49,7 +67,7 @@ impl Fetched {
     }
 
     /// Keys to use from now on; `None`: those that there are.
-    pub(super) fn keys(self) -> Option<Vec<Key>> {
+    pub(super) fn keys(self) -> Option<KeySet> {
         self.0
     }
 }
@@ -76,12 +94,12 @@ impl Source {
 
     /// The keys that the server has now. One that has none that can be used has none to
     /// say.
-    fn fetch(&self) -> Result<Vec<Key>, TokenError> {
+    fn fetch(&self) -> Result<KeySet, TokenError> {
         let text = self.web.get()?;
         if !text.trim_ascii_start().starts_with(b"{") {
             return Err(WebError::Answer("the answer is no key set".into()).into());
         }
-        keys::read(Path::new(&self.url), &text, &self.algorithms)
+        KeySet::read(&self.url, &text, &self.algorithms)
     }
 }
 
@@ -123,19 +141,19 @@ impl State {
     fn note(
         &mut self,
         source: &Source,
-        outcome: Result<Vec<Key>, TokenError>,
+        outcome: Result<KeySet, TokenError>,
         now: Instant,
     ) -> Fetched {
         let error = match outcome {
-            Ok(keys) => {
+            Ok(set) => {
                 if self.failures > 0 || self.good.is_none() {
-                    tracing::info!(keys = keys.len(), "fetched the keys of tokens");
+                    tracing::info!(keys = set.keys.len(), "fetched the keys of tokens");
                 }
                 *self = Self {
                     good: Some(now),
                     failures: 0,
                 };
-                return Fetched(Some(keys));
+                return Fetched(Some(set));
             }
             Err(error) => error,
         };
@@ -152,7 +170,7 @@ impl State {
             }
             None => tracing::warn!(%error, "cannot fetch the keys of tokens; no token is valid"),
         }
-        Fetched(is_old.then(Vec::new))
+        Fetched(is_old.then(KeySet::default))
     }
 
     /// Time to the next fetch.
@@ -216,12 +234,12 @@ mod tests {
         let mut state = State::default();
         // There never were any.
         assert!(state.note(&source, failed(), begin).keys().is_none());
-        let came = state.note(&source, Ok(Vec::new()), begin).keys();
+        let came = state.note(&source, Ok(KeySet::default()), begin).keys();
         assert!(came.is_some());
         assert!(state.note(&source, failed(), after(999)).keys().is_none());
         // Too old: once.
         let gone = state.note(&source, failed(), after(1000)).keys();
-        assert!(gone.is_some_and(|keys| keys.is_empty()));
+        assert!(gone.is_some_and(|set| set.keys.is_empty()));
         assert!(state.note(&source, failed(), after(2000)).keys().is_none());
     }
 
@@ -258,7 +276,7 @@ mod tests {
             _ => Answer::Nothing,
         });
         let fetch = |path: &str| source_at(&server.url(path), 60, 60).fetch();
-        assert_eq!(fetch("/keys").map(|keys| keys.len()).ok(), Some(1));
+        assert_eq!(fetch("/keys").map(|set| set.keys.len()).ok(), Some(1));
         for path in [
             "/html",
             "/secret",
@@ -287,7 +305,8 @@ mod tests {
         });
         let (sender, fetched) = channel();
         let source = Arc::new(source_at(&server.url("/"), 3600, 3600));
-        let deliver = move |news: Fetched| sender.send(news.keys().map(|keys| keys.len())).is_ok();
+        let deliver =
+            move |news: Fetched| sender.send(news.keys().map(|set| set.keys.len())).is_ok();
         let wake = start(source, deliver).expect("a thread");
         for times in 1..=3 {
             assert_eq!(fetched.recv().expect("fetched"), Some(1));

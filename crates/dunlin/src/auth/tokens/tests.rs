@@ -685,6 +685,27 @@ fn other_keys_know_no_token_of_the_former_ones() {
 }
 
 #[test]
+fn the_same_keys_again_keep_what_is_known() {
+    let (pair, other) = (Pair::new(), Pair::new());
+    let token = pair.token(&claims("x", json!(1)));
+    let set = |id: &str| Fetched::of(&json!({"keys": [pair.jwk(id)]}).to_string(), "ES256");
+    for (again, is_known) in [
+        (set("1"), true),
+        (Fetched::none(), true),
+        // The same key in another set.
+        (set("2"), false),
+    ] {
+        let mut tokens = fetched("http://127.0.0.1:1/", "");
+        tokens.set_keys(set("1"));
+        assert!(tokens.valid(&token).is_some());
+        tokens.set_keys(again);
+        // No key there is has signed it: it is known, or refused.
+        tokens.keys = load(&other.0.public_key_pem(), ES256).expect("a key").keys;
+        assert_eq!(tokens.valid(&token).is_some(), is_known);
+    }
+}
+
+#[test]
 fn a_megabyte_is_no_token() {
     let pair = Pair::new();
     let mut tokens = load(&pair.0.public_key_pem(), "algorithms = [\"ES256\"]").expect("a key");

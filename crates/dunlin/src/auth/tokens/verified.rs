@@ -10,14 +10,13 @@ use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 /// longest ago.
 pub const VERIFIED_MAX: usize = 200_000;
 
-/// The whole text of a token, its signature included, as SHA-256.
+/// The whole text of a token, its signature included, or of a key set, as SHA-256.
 pub(super) type Fingerprint = [u8; SHA256_OUTPUT_LEN];
 
-/// The fingerprint of a token.
-pub(super) fn fingerprint(token: &str) -> Fingerprint {
-    let digest = digest(&SHA256, token.as_bytes());
-    // It has this length.
-    digest.as_ref().try_into().unwrap_or_default()
+/// The fingerprint of a token, or of a key set. It is never `None`, as SHA-256 has this
+/// length; if it were, what it is of would be like nothing that is known.
+pub(super) fn fingerprint(text: &[u8]) -> Option<Fingerprint> {
+    digest(&SHA256, text).as_ref().try_into().ok()
 }
 
 /// Tokens that one of the keys in force has signed.
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     fn number(number: usize) -> Fingerprint {
-        fingerprint(&number.to_string())
+        fingerprint(number.to_string().as_bytes()).expect("of this length")
     }
 
     #[test]
