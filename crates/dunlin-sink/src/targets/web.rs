@@ -59,9 +59,12 @@ impl Web {
         let uri: Uri = url
             .parse()
             .map_err(|error| wrong(format!("`{url}`: {error}")))?;
-        let host = uri.host().unwrap_or_default();
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        if host.is_empty() {
+            return Err(wrong(format!("`{url}` names no host")));
+        }
         let server = Server {
-            host: host.trim_matches(['[', ']']).to_owned(),
+            host: host.to_owned(),
             port: uri.port_u16().unwrap_or(port),
             timeout,
         };
@@ -202,6 +205,34 @@ mod tests {
         assert!(matches!(why, Failure::Later(why) if why.starts_with("127.0.0.1:")));
         let _listener = socket.listen(1).expect("it listens");
         assert!(server.reach().await.is_ok());
+    }
+
+    #[test]
+    fn a_url_names_a_host() {
+        struct Nothing;
+        impl Encode for Nothing {
+            fn encode(
+                &self,
+                _: &crate::input::Input<'_>,
+                _: &mut Vec<u8>,
+            ) -> Result<usize, crate::refusal::Refusal> {
+                Ok(0)
+            }
+
+            fn runs_programs(&self) -> bool {
+                false
+            }
+        }
+        let new = |url: &str| Web::new(url.into(), None, Duration::ZERO, Arc::new(Nothing));
+        for url in [
+            "http://",
+            "http:///rows",
+            "http://:8080/rows",
+            "http://[]/rows",
+        ] {
+            assert!(new(url).is_err(), "{url}");
+        }
+        assert!(new("http://[::1]:8080/rows").is_ok());
     }
 
     #[test]
