@@ -14,7 +14,7 @@
 #   (kafka, kafka-json)  into Kafka, if `make setup` has installed it
 #
 #   bench/sink.sh [CASE ...]   about 8 minutes; needs PostgreSQL (initdb, postgres, psql)
-#   bench/sink.sh --quick      few messages, to see that it works
+#   bench/sink.sh --quick      few messages, to see that it works: no goal but that all are there
 #
 # DUNLIN     the release binary (default: target/release/dunlin)
 # BESIDE     another one, whose `dunlin sink` is measured in turn, with the ratio of both

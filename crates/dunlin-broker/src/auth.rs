@@ -16,6 +16,10 @@ use dunlin_base::transport::Peer;
 
 use crate::access::{Action, OwnRules};
 
+/// What a client is told of [`AuthAnswer::Busy`].
+pub(crate) const UNANSWERED: &str =
+    "no answer who the client is: too many ask, or a server is down";
+
 /// Whether a client without credentials may connect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anonymous {

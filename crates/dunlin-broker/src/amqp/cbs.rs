@@ -18,7 +18,7 @@ use crate::amqp::service::Service;
 use crate::amqp::state::AmqpPhase;
 use crate::amqp::tokens::{Pace, TOKEN_BYTES_MAX, Tokens};
 use crate::amqp::{access, carried, quota};
-use crate::auth::{AuthAnswer, AuthRequest, Grant};
+use crate::auth::{AuthAnswer, AuthRequest, Grant, UNANSWERED};
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
 use crate::io::{AccessKind, Output};
 use crate::owners::common::{Identity, Standing};
@@ -183,7 +183,7 @@ pub(super) fn decide(
     }
     let (status, text) = match answer {
         AuthAnswer::Granted(grant) => take(own, c, *grant),
-        AuthAnswer::Busy | AuthAnswer::TooSoon => (503, "the authenticator is busy"),
+        AuthAnswer::Busy | AuthAnswer::TooSoon => (503, UNANSWERED),
         _ => (401, "no valid token"),
     };
     if matches!(status, 401 | 403) {

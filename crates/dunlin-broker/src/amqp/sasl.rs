@@ -16,7 +16,7 @@ use dunlin_sasl::server::{Exchange, Next, Question};
 use crate::amqp::carried::{self, Inherited};
 use crate::amqp::carrier::Proved;
 use crate::amqp::state::{AmqpPhase, Sasl};
-use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep};
+use crate::auth::{AuthAnswer, AuthPolicy, AuthRequest, FirstStep, UNANSWERED};
 use crate::ids::ConnIdx;
 use crate::io::{AccessKind, Output};
 use crate::owners::Owners;
@@ -299,7 +299,7 @@ pub(crate) fn handle_answer(own: &mut Owners, c: ConnIdx, answer: AuthAnswer) {
             };
             accept(own, c, exchange.mechanism(), proved, None);
         }
-        AuthAnswer::Busy => refuse(own, c, SaslCode::SysTemp, "the authenticator is busy"),
+        AuthAnswer::Busy => refuse(own, c, SaslCode::SysTemp, UNANSWERED),
         AuthAnswer::TooSoon => {
             refuse(own, c, SaslCode::SysTemp, "too many wrong passwords before");
         }

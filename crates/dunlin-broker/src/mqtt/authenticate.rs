@@ -13,7 +13,7 @@ use dunlin_mqtt::server::{
     AuthExchange, METHOD_BEARER, NOT_AUTHORIZED, Reauth, auth_packet, bearer,
 };
 
-use crate::auth::{AuthAnswer, AuthRequest, FirstStep, Grant};
+use crate::auth::{AuthAnswer, AuthRequest, FirstStep, Grant, UNANSWERED};
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::io::Output;
 use crate::messages::throttle;
@@ -26,10 +26,7 @@ use crate::owners::common::{Identity, Standing};
 use crate::owners::timers::Timer;
 use crate::sessions::rights;
 
-const BUSY: Fault = Fault::new(
-    ReasonCode::ServerBusy,
-    "no answer who the client is: too many ask, or a server is down",
-);
+const BUSY: Fault = Fault::new(ReasonCode::ServerBusy, UNANSWERED);
 
 const NO_CREDENTIALS: Fault = Fault::new(ReasonCode::NotAuthorized, "no credentials");
 

@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWriteExt as _, BufReader, WriteHalf};
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-use super::stream::{Bytes, address};
+use super::stream::{self, Bytes, address};
 use crate::config::{self, ConfigError};
 use crate::expression::{Expression, Expressions, Scope};
 use crate::input::Input;
@@ -108,7 +107,7 @@ impl Nats {
 
     async fn start(&self) -> std::io::Result<Connection> {
         use std::io::{Error, ErrorKind};
-        let mut tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let mut tcp = stream::connect(&self.host, self.port, CONNECT_MAX).await?;
         tcp.set_nodelay(true)?;
         // INFO comes before TLS.
         let info = ops::first_line(&mut tcp).await?;

@@ -2,8 +2,6 @@
 //! them: 2xx stored, most of 4xx refused for good, all else later.
 
 use core::time::Duration;
-use std::io;
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,16 +13,16 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::config::ConfigError;
 use crate::target::{Encode, Failure, Rows, Step, Target};
+use crate::targets::stream;
 
 /// Longest part of an answer that is read.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
 /// Where a server listens.
-#[derive(Clone)]
 struct Server {
     host: String,
     port: u16,
-    /// Time for a connection.
+    /// Time for a connection, of all its addresses together.
     timeout: Duration,
 }
 
@@ -61,9 +59,12 @@ impl Web {
         let uri: Uri = url
             .parse()
             .map_err(|error| wrong(format!("`{url}`: {error}")))?;
-        let host = uri.host().unwrap_or_default();
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        if host.is_empty() {
+            return Err(wrong(format!("`{url}` names no host")));
+        }
         let server = Server {
-            host: host.trim_matches(['[', ']']).to_owned(),
+            host: host.to_owned(),
             port: uri.port_u16().unwrap_or(port),
             timeout,
         };
@@ -101,27 +102,20 @@ impl Web {
 
 impl Server {
     /// Connects, to know whether it is there. What it says of rows the first request tells.
-    fn reach(&self) -> Result<(), Failure> {
+    async fn reach(&self) -> Result<(), Failure> {
         let (host, port) = (self.host.as_str(), self.port);
-        let later = |error: io::Error| Failure::Later(format!("{host}:{port}: {error}"));
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        for addr in (host, port).to_socket_addrs().map_err(later)? {
-            match TcpStream::connect_timeout(&addr, self.timeout) {
-                Ok(_) => return Ok(()),
-                Err(error) => last = error,
-            }
+        match stream::connect(host, port, self.timeout).await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::Later(format!("{host}:{port}: {error}"))),
         }
-        Err(later(last))
     }
 }
 
 impl Target for Web {
     fn open(&mut self) -> Step<'_, Arc<dyn Encode>> {
         let encoder = Arc::clone(&self.encoder);
-        let server = self.server.clone();
         Box::pin(async move {
-            let reached = tokio::task::spawn_blocking(move || server.reach()).await;
-            reached.unwrap_or_else(|error| Err(Failure::Later(error.to_string())))?;
+            self.server.reach().await?;
             Ok(encoder)
         })
     }
@@ -196,18 +190,49 @@ fn roots(file: Option<&Path>) -> Result<RootCerts, String> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_server_is_there_if_it_takes_a_connection() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    #[tokio::test]
+    async fn a_server_is_there_if_it_takes_a_connection() {
+        // Nothing listens at the port, and none but this test has it.
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        socket.bind(any).expect("a port");
         let server = Server {
             host: "127.0.0.1".into(),
-            port: listener.local_addr().expect("bound").port(),
+            port: socket.local_addr().expect("bound").port(),
             timeout: Duration::from_secs(10),
         };
-        assert!(server.reach().is_ok());
-        drop(listener);
-        let why = server.reach().expect_err("nothing listens");
+        let why = server.reach().await.expect_err("nothing listens");
         assert!(matches!(why, Failure::Later(why) if why.starts_with("127.0.0.1:")));
+        let _listener = socket.listen(1).expect("it listens");
+        assert!(server.reach().await.is_ok());
+    }
+
+    #[test]
+    fn a_url_names_a_host() {
+        struct Nothing;
+        impl Encode for Nothing {
+            fn encode(
+                &self,
+                _: &crate::input::Input<'_>,
+                _: &mut Vec<u8>,
+            ) -> Result<usize, crate::refusal::Refusal> {
+                Ok(0)
+            }
+
+            fn runs_programs(&self) -> bool {
+                false
+            }
+        }
+        let new = |url: &str| Web::new(url.into(), None, Duration::ZERO, Arc::new(Nothing));
+        for url in [
+            "http://",
+            "http:///rows",
+            "http://:8080/rows",
+            "http://[]/rows",
+        ] {
+            assert!(new(url).is_err(), "{url}");
+        }
+        assert!(new("http://[::1]:8080/rows").is_ok());
     }
 
     #[test]

@@ -378,11 +378,7 @@ impl Session {
     fn done(&self, count: u64, what: &str) -> anyhow::Result<()> {
         match self.json {
             true => line(&serde_json::json!({ "count": count })),
-            false if count == 1 => {
-                let one = what.replacen("s ", " ", 1);
-                Ok(writeln!(io::stdout(), "1 {one}")?)
-            }
-            false => Ok(writeln!(io::stdout(), "{count} {what}")?),
+            false => Ok(writeln!(io::stdout(), "{}", counted(count, what))?),
         }
     }
 
@@ -438,6 +434,26 @@ fn values<T: Serialize>(rows: Vec<T>) -> Result<Vec<Value>, serde_json::Error> {
     rows.into_iter().map(serde_json::to_value).collect()
 }
 
+/// A count of what is named in the plural.
+fn counted(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {}", what.replacen("s ", " ", 1)),
+        _ => format!("{count} {what}"),
+    }
+}
+
 fn line(value: &Value) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout(), "{value}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(counted(0, "messages moved"), "0 messages moved");
+        assert_eq!(counted(1, "messages moved"), "1 message moved");
+        assert_eq!(counted(2, "messages moved"), "2 messages moved");
+    }
 }

@@ -23,7 +23,7 @@ const SERVICE_DIRECTORY: &str = "/var/lib/dunlin";
 /// The socket of the broker with this configuration file. Without one: of the broker
 /// that was started without one in this directory, or else of the service. Where the file
 /// has a mistake, the broker may run on what it said before: the mistake is shown, and the
-/// socket is the one that the rest of the file names.
+/// socket is the one that the rest of the file names, which is shown, too.
 ///
 /// # Errors
 /// The configuration cannot be read, or wants no socket.
@@ -33,23 +33,28 @@ pub(crate) fn socket_of(config: Option<&Path>) -> anyhow::Result<PathBuf> {
         .filter(|path| path.exists());
     let service = Some(Path::new(SERVICE)).filter(|path| here.is_none() && path.exists());
     let file = config.or(service);
-    let loaded = match Config::load(file, &[]) {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            let Some(rest) = file.and_then(Config::salvage) else {
-                return Err(error.into());
-            };
-            writeln!(io::stderr(), "Warning: {error}")?;
-            rest
-        }
+    let (loaded, mistake) = match Config::load(file, &[]) {
+        Ok(loaded) => (loaded, None),
+        Err(error) => match file.and_then(Config::salvage) {
+            Some(rest) => (rest, Some(error)),
+            None => return Err(error.into()),
+        },
     };
-    match loaded.control_path() {
+    let path = match loaded.control_path() {
         Some(path) if config.is_none() && service.is_some() => {
-            Ok(Path::new(SERVICE_DIRECTORY).join(path))
+            Path::new(SERVICE_DIRECTORY).join(path)
         }
-        Some(path) => Ok(path),
+        Some(path) => path,
         None => bail!("the configuration says that there is no control socket"),
+    };
+    if let Some(error) = mistake {
+        let at = path.display();
+        writeln!(
+            io::stderr(),
+            "Warning: {error}; the broker is asked at {at}"
+        )?;
     }
+    Ok(path)
 }
 
 /// A connection to a running broker.

@@ -5,12 +5,12 @@ use std::io::{Error, ErrorKind};
 use dunlin_sasl::scram;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::CONNECT_MAX;
 use super::error::KafkaError;
 use super::wire::{self, Api};
-use crate::targets::stream::Bytes;
+use crate::targets::stream::{self, Bytes};
 
 /// Longest answer: that with the leaders of a topic of 100,000 partitions.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
@@ -39,7 +39,7 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) async fn open(dial: &Dial, host: &str, port: u16) -> Result<Self, KafkaError> {
-        let tcp = TcpStream::connect((host, port)).await?;
+        let tcp = stream::connect(host, port, CONNECT_MAX).await?;
         tcp.set_nodelay(true)?;
         let stream: Box<dyn Bytes> = match &dial.tls {
             None => Box::new(tcp),

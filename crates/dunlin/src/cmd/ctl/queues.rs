@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use anyhow::bail;
 use clap::Subcommand;
 
-use super::Session;
 use super::columns::{MESSAGES, QUEUES};
+use super::{Session, counted};
 use crate::cmd::queue::{self, Options};
 use crate::config::units::Size;
 use crate::control::values::{Full, QueueOptions, Reply, Request};
@@ -167,7 +167,8 @@ fn in_steps(
             return session.done(count, what);
         };
         if !session.json {
-            writeln!(io::stderr(), "{count} {what}, {next} left")?;
+            let moved = counted(count, what);
+            writeln!(io::stderr(), "{moved}, {next} left")?;
         }
         left = Some(next.parse()?);
     }
