@@ -6,6 +6,10 @@
 /// Fewer messages than these that are held do not show a limit: a source may be slow.
 const MESSAGES_MIN: u64 = 8;
 
+/// Batches that a limit ends before one waits again, and shows whether it is one still: what
+/// looked like a limit may have been devices that publish together.
+const BATCHES_MAX: u32 = 256;
+
 /// What is known of the limit of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
@@ -15,6 +19,8 @@ pub(crate) struct Window {
     stalled: u64,
     /// The same twice in a row: the limit.
     limit: Option<u64>,
+    /// Batches that the limit has ended.
+    ended: u32,
 }
 
 impl Window {
@@ -23,6 +29,7 @@ impl Window {
             receive_maximum: receive_maximum as u64,
             stalled: 0,
             limit: None,
+            ended: 0,
         }
     }
 
@@ -38,9 +45,18 @@ impl Window {
         if !quiet || held < MESSAGES_MIN {
             self.stalled = 0;
         } else if held == self.stalled {
-            self.limit = Some(held);
+            (self.limit, self.ended) = (Some(held), 0);
         } else {
             self.stalled = held;
+        }
+    }
+
+    /// A batch ended, since nothing could come.
+    pub(crate) fn ended(&mut self) {
+        self.ended = self.ended.saturating_add(1);
+        if self.ended >= BATCHES_MAX {
+            // One that becomes old at the same number confirms it.
+            self.limit = None;
         }
     }
 
@@ -72,6 +88,31 @@ mod tests {
         );
         window.is_old(1024, true);
         assert!(!window.is_full(1024), "and is learned from the beginning");
+    }
+
+    #[test]
+    fn a_limit_is_found_again_or_forgotten_after_some_batches() {
+        let learned = || {
+            let mut window = Window::new(2048);
+            window.is_old(8, true);
+            window.is_old(8, true);
+            window
+        };
+        let mut window = learned();
+        for _ in 1..BATCHES_MAX {
+            window.ended();
+            assert!(window.is_full(8));
+        }
+        window.ended();
+        assert!(!window.is_full(8), "the next one waits");
+        let mut other = window;
+        window.is_old(8, true);
+        assert!(window.is_full(8), "one batch confirms it");
+        window.ended();
+        assert!(window.is_full(8), "for as many batches");
+        other.is_old(30, true);
+        other.is_old(8, true);
+        assert!(!other.is_full(8), "it was none");
     }
 
     #[test]

@@ -377,9 +377,13 @@ impl Filler<'_> {
 
     /// Whether the broker waits for acknowledgements of what is in the batch, and of nothing
     /// else: those of a batch before it let it send more.
-    fn nothing_can_come(&self, batch: &Batch<Message>) -> bool {
+    fn nothing_can_come(&mut self, batch: &Batch<Message>) -> bool {
         let held = self.held.count();
-        held == batch.len() as u64 && self.window.is_full(held)
+        let ends = held == batch.len() as u64 && self.window.is_full(held);
+        if ends {
+            self.window.ended();
+        }
+        ends
     }
 
     fn add(&mut self, batch: &mut Batch<Message>, message: Message, time: i64) {
