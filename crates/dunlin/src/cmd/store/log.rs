@@ -203,7 +203,8 @@ mod tests {
             into.push(op)
         })
         .expect("made");
-        let compared = |wanted| compare(&file, wanted).or_else(|error| discard(&file, error));
+        let compared =
+            |wanted: &Counts| compare(&file, wanted).or_else(|error| discard(&file, error));
         assert_eq!(compared(&wanted).expect("the same"), wanted);
         assert!(file.exists());
         let error = compared(&Counts::default()).expect_err("another number");
