@@ -16,7 +16,7 @@ use dunlin_base::transport::Peer;
 
 use crate::access::{Action, OwnRules};
 
-/// What a client is told of [`AuthAnswer::Busy`].
+/// What a client hears of [`AuthAnswer::Busy`].
 pub(crate) const UNANSWERED: &str =
     "no answer who the client is: too many ask, or a server is down";
 

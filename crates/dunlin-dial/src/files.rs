@@ -83,9 +83,9 @@ fn kind_of(found: &fs::Metadata) -> &'static str {
 ///
 /// A file that is there keeps its owner and group, where the caller may give files away
 /// (root), and its permissions, if strangers have none. So root can change the file of a
-/// service, and the service can still read it. Owner and group are only kept where nobody but
+/// service, and the service can still read it. Owner and group are only kept where no one but
 /// root and that owner can have put the file there: `path` is no symbolic link, and its
-/// directory belongs to one of the two and nobody else may write to it.
+/// directory belongs to one of the two and no one else may write to it.
 ///
 /// # Errors
 /// As [`replaceable`], or what the operating system says.

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_error_is_told() {
+    async fn the_last_error_is_reported() {
         let until = Instant::now() + TIME;
         let addrs = addrs(3);
         let connected = first_of(&addrs, until, async |addr: SocketAddr| {
