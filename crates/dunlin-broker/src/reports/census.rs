@@ -162,7 +162,7 @@ impl Tally {
             carried,
         } = own.conns.apart();
         Census {
-            conns: own.conns.len() - handed_over - carried,
+            conns: own.conns.len().saturating_sub(handed_over + carried),
             handed_over,
             carried,
             sessions: own.sessions.len(),
@@ -287,7 +287,7 @@ pub(crate) fn census(own: &Owners) -> Census {
         + counted.carried.abs_diff(carried)
         + own.routing.subscribed().abs_diff(subscribed);
     Census {
-        conns: own.conns.len() - handed_over - carried,
+        conns: own.conns.len().saturating_sub(handed_over + carried),
         handed_over,
         carried,
         subscribed,
