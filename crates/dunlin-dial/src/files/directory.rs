@@ -1,5 +1,5 @@
 //! A directory that is opened once: what is done in it is done in this one, also where
-//! somebody puts another one into its place meanwhile.
+//! another one is put into its place meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
