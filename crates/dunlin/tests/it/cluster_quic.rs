@@ -5,13 +5,15 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::net::UdpSocket;
+use std::thread;
 use std::time::Instant;
 
-use dunlin_client::{Client, Messages, Publish, QoS};
+use dunlin_client::{Client, Messages, Publish, QoS, TlsOptions};
 
 use crate::cluster::{Cluster, connect, expect, publish};
 use crate::early::Rig;
 use crate::nats::{Broker, late_port};
+use crate::relay::Relay;
 use crate::support::{PATIENCE, run};
 
 /// Time for copies of new tickets to reach all nodes; one that has none refuses early data.
@@ -77,6 +79,7 @@ fn counted(node: &Node, family: &str) -> u64 {
 }
 
 const PASSED: &str = "dunlin_cluster_datagrams_total{outcome=\"passed\"}";
+const DROPPED: &str = "dunlin_cluster_datagrams_total{outcome=\"dropped\"}";
 const RESIDENT: &str = "process_resident_memory_bytes";
 const GONE: &str = "dunlin_cluster_datagrams_total{outcome=\"gone\"}";
 
@@ -220,6 +223,9 @@ const TICKETS_MAX: usize = 4;
 /// How often each is sent to each node.
 const TIMES: usize = 40;
 
+/// Datagrams of a kind for connections that are not there.
+const STRAYS: usize = 20_000;
+
 /// Datagrams after which another client at another node has its turn.
 const TURN: usize = 500;
 
@@ -279,9 +285,10 @@ async fn flood(
     }
 }
 
-/// First flights with copies of a ticket and of an address token, many times at every node.
+/// Copies of a ticket and of an address token, and datagrams for connections of another node
+/// and of no node, at a node that knows none of them.
 #[test]
-fn floods_of_copied_flights_end_no_client_and_are_bounded() {
+fn floods_for_other_nodes_end_no_client_and_are_bounded() {
     let Some(nodes) = Nodes::start() else {
         return;
     };
@@ -331,6 +338,70 @@ fn floods_of_copied_flights_end_no_client_and_are_bounded() {
         assert!(count <= TICKETS_MAX, "{came:?}");
         assert!(came.iter().all(|it| it.starts_with(b"flight ")), "{came:?}");
     });
+    // A device at the second node, whose connection ids come to the third.
+    // It has a relay of its own: those that were recorded may still try to connect.
+    let relay = Relay::new();
+    relay.lead_to(nodes.all[1].quic);
+    let (device, mut orders) = run(async {
+        let url = format!("quic://localhost:{}", relay.port());
+        let tls = TlsOptions::new().ca_file(nodes.rig.certificate("ca.pem"));
+        let builder = Client::builder(url).expect("a URL").client_id("mover");
+        let builder = builder.tls(tls).no_reconnect().connect_timeout(PATIENCE);
+        let connected = builder.connect().await;
+        let (device, orders) = connected.expect("connected");
+        let subscribed = device.subscribe("order", QoS::ExactlyOnce).await;
+        subscribed.expect("subscribed");
+        publish(&device, "reading", "before", QoS::AtLeastOnce).await;
+        expect(&mut messages, &["before"]).await;
+        (device, orders)
+    });
+    let of_third = |family| counted(&nodes.all[2], family);
+    let earlier = [PASSED, DROPPED, GONE].map(of_third);
+    run(async {
+        let own = relay.last();
+        assert_eq!(own[0] & 0x80, 0, "a short header: {own:x?}");
+        let third = nodes.all[2].quic;
+        let mut number = 0_u64;
+        flood(&mut others, third, STRAYS, |at| {
+            let mut datagram = own.clone();
+            // What follows the connection id is not what any client sends.
+            datagram.resize(60, 0);
+            datagram[30..38].copy_from_slice(&(at as u64).to_le_bytes());
+            datagram
+        })
+        .await;
+        flood(&mut others, third, STRAYS, |_| {
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let mut datagram = vec![0x40; 60];
+            for (at, byte) in datagram[1..40].iter_mut().enumerate() {
+                *byte = (number >> (at % 8 * 8)) as u8 ^ at as u8;
+            }
+            datagram
+        })
+        .await;
+        for (text, qos) in [("one", QoS::AtLeastOnce), ("two", QoS::ExactlyOnce)] {
+            publish(&device, "reading", text, QoS::AtLeastOnce).await;
+            expect(&mut messages, &[text]).await;
+            publish(&watcher, "order", text, qos).await;
+            expect(&mut orders, &[text]).await;
+        }
+        others.go_on().await;
+    });
+    let [earlier_passed, ..] = earlier;
+    let begin = Instant::now();
+    // Figures may be some seconds old.
+    while of_third(PASSED) == earlier_passed {
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "nothing reached the second node"
+        );
+        thread::sleep(Duration::from_millis(200));
+    }
+    let all = |counts: [u64; 3]| counts.iter().sum::<u64>();
+    let during = all([PASSED, DROPPED, GONE].map(of_third)) - all(earlier);
+    assert!(during <= 2 * STRAYS as u64 + 100, "{during}");
     for (node, before) in nodes.all.iter().zip(before) {
         let now = counted(node, RESIDENT);
         println!("resident: {before} bytes before, {now} after");

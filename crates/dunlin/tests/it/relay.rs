@@ -26,6 +26,8 @@ struct State {
     /// What the client sent before the server said anything.
     first_flight: Vec<Vec<u8>>,
     answered: bool,
+    /// What the client sent last.
+    last: Vec<u8>,
     over: bool,
 }
 
@@ -66,6 +68,11 @@ impl Relay {
     /// What the newest client sent before it was answered.
     pub(crate) fn recorded(&self) -> Vec<Vec<u8>> {
         lock(&self.state).first_flight.clone()
+    }
+
+    /// What the newest client sent last.
+    pub(crate) fn last(&self) -> Vec<u8> {
+        lock(&self.state).last.clone()
     }
 }
 
@@ -110,6 +117,7 @@ fn from_client(state: &mut State, from: SocketAddr, datagram: &[u8]) {
         state.first_flight.clear();
         state.answered = false;
     }
+    state.last = datagram.to_vec();
     if !state.answered {
         state.first_flight.push(datagram.to_vec());
     }
