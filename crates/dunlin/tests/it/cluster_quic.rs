@@ -391,7 +391,7 @@ fn floods_for_other_nodes_end_no_client_and_are_bounded() {
     });
     let [earlier_passed, ..] = earlier;
     let begin = Instant::now();
-    // Figures may be some seconds old.
+    // A page of metrics is shown again for a second.
     while of_third(PASSED) == earlier_passed {
         assert!(
             begin.elapsed() < PATIENCE,
