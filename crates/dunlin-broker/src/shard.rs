@@ -29,7 +29,7 @@ use crate::queues::{dead, dispatch, making, moving, restoring, retiring, termini
 use crate::receivers;
 use crate::reports::census::{self, COUNT_PAUSE, Census, Counting};
 use crate::reports::{audit, events, mosquitto, sys};
-use crate::sessions::{restore, rules};
+use crate::sessions::{leaving, restore, rules};
 use crate::stats::Stats;
 
 /// Time until a home that has not heard yet what those of other stores want looks again
@@ -191,6 +191,7 @@ impl Shard {
     pub fn handle(&mut self, now: Instant, input: Input<'_>) {
         let own = &mut self.own;
         own.now = now;
+        own.sessions.places.begin_call();
         match input {
             Input::Net(event) => self.handle_net(event),
             Input::Bus { from, message } => bus::handle_bus(own, from, message),
@@ -209,6 +210,7 @@ impl Shard {
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.own.now = now;
+        self.own.sessions.places.begin_call();
         while let Some(timer) = self.own.timers.pop(now) {
             let own = &mut self.own;
             match timer {
@@ -250,6 +252,7 @@ impl Shard {
                     throttle::release_unstored(own);
                 }
                 Timer::Termini => termini::check_expiry(own),
+                Timer::Leaving => leaving::go_on(own),
                 Timer::Sys => self.publish_counters(),
                 Timer::Count => self.count(),
             }

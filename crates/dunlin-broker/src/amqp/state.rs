@@ -27,6 +27,7 @@ use crate::amqp::turns::Waiting;
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::common::{ConnCore, Identity, SessionCore, Standing, Who};
 use crate::owners::kind::{ConnKind, Proof, SessionKind};
+use crate::owners::leaving::LeavingFilters;
 use crate::owners::node::binding_bytes;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::calls::{Expiring, Place};
@@ -615,6 +616,18 @@ impl AmqpLink {
     }
 }
 
+/// A link has one subscription, or none.
+impl LeavingFilters for Option<Text> {
+    fn take(&mut self, max: usize) -> Vec<Text> {
+        let filter = (max > 0).then(|| Self::take(self)).flatten();
+        filter.into_iter().collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_none()
+    }
+}
+
 impl SessionKind for AmqpLink {
     fn queue(&self) -> &Queue {
         &self.queue
@@ -697,9 +710,9 @@ impl SessionKind for AmqpLink {
         usize::from(self.subscribed().is_some())
     }
 
-    fn take_subscriptions(&mut self) -> Vec<Text> {
+    fn take_subscriptions(&mut self) -> Box<dyn LeavingFilters> {
         let filter = self.subscribed().map(|(filter, _)| filter.clone());
-        filter.into_iter().collect()
+        Box::new(filter)
     }
 
     fn wants(&self, message: &Message, now: Instant) -> bool {

@@ -13,13 +13,14 @@ use crate::messages::{loans, publish, settle, shared};
 use crate::owners::pending::{InStore, Pending, PendingBinding};
 use crate::owners::{Owners, note_unasked};
 use crate::queues::{dispatch, nodes};
-use crate::sessions::groups;
+use crate::sessions::{groups, leaving};
 
 pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
     // It is gone, or has not joined.
     if !own.members.has(from) {
         return;
     }
+    leave_groups(own, &message);
     match message {
         BusMessage::Handover { conn, peer, data } => {
             front::handle_opened(own, conn, peer);
@@ -54,7 +55,7 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             }
         }
         BusMessage::Forward { forward, token } => {
-            publish::handle_forward(own, from, &forward, token)
+            publish::handle_forward(own, from, &forward, token);
         }
         BusMessage::Messages(messages) => {
             front::handle_messages(own, from, &messages);
@@ -81,6 +82,21 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
             apart::handle(own, from, message);
         }
         BusMessage::Returned { token, over } => loans::handle_returned(own, from, token, over),
+    }
+}
+
+/// Sessions that have ended leave the groups in which a message is for a member.
+fn leave_groups(own: &mut Owners, message: &BusMessage) {
+    match message {
+        BusMessage::Forward { forward, .. } => {
+            for share in &forward.shares {
+                leaving::leave_group(own, share);
+            }
+        }
+        BusMessage::PassedOn(PassedOn(passed)) => {
+            leaving::leave_group(own, passed.delivery.share.as_deref().unwrap_or_default());
+        }
+        _ => {}
     }
 }
 

@@ -7,7 +7,7 @@ use core::ops::{Deref, DerefMut};
 
 use dunlin_base::{Message, QoS, Text};
 use dunlin_mqtt::codec::Version;
-use dunlin_mqtt::server::session::{Subscription, Will};
+use dunlin_mqtt::server::session::{Subscription, Subscriptions, Will};
 use dunlin_mqtt::server::{self, AckToken};
 use dunlin_queue::{Delivery, Queue};
 use dunlin_store::{SessionKey, SessionRecord, StoreOp, StoredWill};
@@ -16,6 +16,7 @@ use crate::access::OwnRules;
 use crate::config::Config;
 use crate::owners::common::{SessionCore, Standing};
 use crate::owners::kind::SessionKind;
+use crate::owners::leaving::LeavingFilters;
 use crate::owners::subscribers::Subscribed;
 use crate::queues::options::Overflow;
 
@@ -181,8 +182,8 @@ impl SessionKind for MqttSession {
             .collect()
     }
 
-    fn take_subscriptions(&mut self) -> Vec<Text> {
-        self.mqtt.subscriptions.take().collect()
+    fn take_subscriptions(&mut self) -> Box<dyn LeavingFilters> {
+        Box::new(core::mem::take(&mut self.mqtt.subscriptions))
     }
 
     fn is_named(&self) -> bool {
@@ -234,6 +235,16 @@ impl SessionKind for MqttSession {
 
     fn receiving(&self) -> usize {
         self.mqtt.inbound.open()
+    }
+}
+
+impl LeavingFilters for Subscriptions {
+    fn take(&mut self, max: usize) -> Vec<Text> {
+        Self::take(self, max)
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
     }
 }
 

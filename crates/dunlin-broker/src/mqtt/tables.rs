@@ -180,7 +180,7 @@ mod tests {
         let a = create(&mut sessions, "a");
         let old = sessions.get(a).expect("a session").reference(a);
         assert_eq!(sessions.resolve(old), Some(a));
-        assert!(sessions.remove(a).is_some());
+        assert!(sessions.remove(a, None).is_some());
         assert_eq!((sessions.resolve(old), sessions.find("a")), (None, None));
         let b = create(&mut sessions, "b");
         assert_eq!(a, b);

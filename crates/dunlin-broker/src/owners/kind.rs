@@ -5,6 +5,7 @@
 //! [`Conn`]: crate::owners::conn::Conn
 //! [`Session`]: crate::owners::session::Session
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::DerefMut;
@@ -17,6 +18,7 @@ use dunlin_store::StoreOp;
 use crate::config::Config;
 use crate::ids::SessionIdx;
 use crate::owners::common::{ConnCore, SessionCore, Who};
+use crate::owners::leaving::LeavingFilters;
 use crate::owners::subscribers::Subscribed;
 
 /// What let a client in, or is about to.
@@ -161,7 +163,7 @@ pub(crate) trait SessionKind: DerefMut<Target = SessionCore> {
     }
 
     /// Takes the filters of all subscriptions.
-    fn take_subscriptions(&mut self) -> Vec<Text>;
+    fn take_subscriptions(&mut self) -> Box<dyn LeavingFilters>;
 
     /// Whether it is the session of a client identifier.
     fn is_named(&self) -> bool {

@@ -21,6 +21,7 @@ use crate::owners::common::{SessionCore, Standing};
 use crate::owners::delayed::Delayed;
 use crate::owners::end::{BROWSED_MAX, End, ScanBudget, Search, Seen};
 use crate::owners::kind::SessionKind;
+use crate::owners::leaving::LeavingFilters;
 use crate::owners::room::Room;
 use crate::owners::routing::FILTERED;
 use crate::owners::senders::Senders;
@@ -440,6 +441,18 @@ impl Node {
     }
 }
 
+/// Bindings are to plain filters.
+impl LeavingFilters for BTreeMap<Text, Subscribed> {
+    fn take(&mut self, max: usize) -> Vec<Text> {
+        let first = core::iter::from_fn(|| self.pop_first());
+        first.take(max).map(|(filter, _)| filter).collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
+    }
+}
+
 impl SessionKind for Node {
     fn queue(&self) -> &Queue {
         &self.queue
@@ -515,8 +528,8 @@ impl SessionKind for Node {
         self.bindings.len()
     }
 
-    fn take_subscriptions(&mut self) -> Vec<Text> {
-        core::mem::take(&mut self.bindings).into_keys().collect()
+    fn take_subscriptions(&mut self) -> Box<dyn LeavingFilters> {
+        Box::new(core::mem::take(&mut self.bindings))
     }
 
     fn is_persistent(&self) -> bool {

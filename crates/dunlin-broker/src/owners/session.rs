@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::mqtt::session::MqttSession;
 use crate::owners::common::SessionCore;
 use crate::owners::kind::SessionKind as _;
+use crate::owners::leaving::LeavingFilters;
 use crate::owners::node::Node;
 use crate::owners::subscribers::Subscribed;
 
@@ -151,7 +152,7 @@ impl Session {
         ask!(self, it => it.subscriptions_after(after, max))
     }
 
-    pub(crate) fn take_subscriptions(&mut self) -> Vec<Text> {
+    pub(crate) fn take_subscriptions(&mut self) -> Box<dyn LeavingFilters> {
         ask!(self, it => it.take_subscriptions())
     }
 

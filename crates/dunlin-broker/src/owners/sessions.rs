@@ -8,19 +8,20 @@ use core::cell::Cell;
 use dunlin_base::{ShardId, Text};
 use dunlin_store::SessionKey;
 use hashbrown::HashMap;
-use slab::Slab;
 
 use crate::ids::{SessionIdx, SessionRef};
 use crate::owners::elsewhere::{Claimant, Elsewhere, Forgetting, Free, Place};
+use crate::owners::leaving::Rest;
 use crate::owners::missing::Missing;
 use crate::owners::node::Node;
+use crate::owners::places::Places;
 use crate::owners::session::Session;
 
 /// The sessions of a shard.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     shard: ShardId,
-    table: Slab<Session>,
+    pub(crate) places: Places,
     by_client: HashMap<Text, SessionIdx>,
     /// Nodes, by address.
     nodes: HashMap<Text, SessionIdx>,
@@ -44,7 +45,7 @@ impl Sessions {
     pub(crate) fn new(shard: ShardId, incarnation: u16) -> Self {
         Self {
             shard,
-            table: Slab::new(),
+            places: Places::default(),
             by_client: HashMap::new(),
             nodes: HashMap::new(),
             nodes_of: HashMap::new(),
@@ -66,24 +67,24 @@ impl Sessions {
 
     /// A session by reference, if it has not ended.
     pub(crate) fn resolve(&self, session: SessionRef) -> Option<SessionIdx> {
-        let entry = self.table.get(session.at)?;
+        let entry = self.peek(session.at)?;
         (entry.key == session.key).then_some(session.at)
     }
 
     /// As [`Sessions::resolve`], the session itself.
     pub(crate) fn resolve_mut(&mut self, session: SessionRef) -> Option<&mut Session> {
-        let entry = self.table.get_mut(session.at)?;
+        let entry = self.places.get_mut(session.at)?;
         (entry.key == session.key).then_some(entry)
     }
 
     /// A session that must be there; it is a bug, and counted, if not.
     pub(crate) fn get(&self, s: SessionIdx) -> Option<&Session> {
-        self.missing.checked(self.table.get(s))
+        self.missing.checked(self.peek(s))
     }
 
     /// As [`Sessions::get`].
     pub(crate) fn get_mut(&mut self, s: SessionIdx) -> Option<&mut Session> {
-        self.missing.checked(self.table.get_mut(s))
+        self.missing.checked(self.places.get_mut(s))
     }
 
     /// Counts it if an entry is not there that must be.
@@ -97,12 +98,12 @@ impl Sessions {
         s: SessionIdx,
         kind: impl FnOnce(&mut Session) -> Option<&mut T>,
     ) -> Option<&mut T> {
-        self.missing.checked(self.table.get_mut(s).and_then(kind))
+        self.missing.checked(self.places.get_mut(s).and_then(kind))
     }
 
     /// A session that may have ended.
     pub(crate) fn peek(&self, s: SessionIdx) -> Option<&Session> {
-        self.table.get(s)
+        self.places.get(s)
     }
 
     /// A key for a new session: the shard in the low bits, so that shards need not
@@ -114,7 +115,7 @@ impl Sessions {
 
     /// Adds a session that no client identifier names.
     pub(crate) fn insert_unnamed(&mut self, session: Session) -> SessionIdx {
-        self.table.insert(session)
+        self.places.insert(session)
     }
 
     /// The node with this address.
@@ -137,7 +138,7 @@ impl Sessions {
         if let Some(user) = &node.user {
             *self.nodes_of.entry(user.clone()).or_default() += 1;
         }
-        let s = self.table.insert(Session::Node(node));
+        let s = self.places.insert(Session::Node(node));
         self.nodes.insert(address, s);
         s
     }
@@ -165,13 +166,14 @@ impl Sessions {
     /// Adds the session of a client identifier.
     pub(crate) fn insert(&mut self, session: Session) -> SessionIdx {
         let client_id = session.client_id.clone();
-        let s = self.table.insert(session);
+        let s = self.places.insert(session);
         self.by_client.insert(client_id, s);
         s
     }
 
-    pub(crate) fn remove(&mut self, s: SessionIdx) -> Option<Session> {
-        let session = self.table.try_remove(s)?;
+    /// Takes out a session that has ended, of which this is left.
+    pub(crate) fn remove(&mut self, s: SessionIdx, rest: Option<Rest>) -> Option<Session> {
+        let session = self.places.remove(s, rest)?;
         if let Some(node) = session.node() {
             self.forget_node(node);
         } else if session.is_named() {
@@ -254,7 +256,7 @@ impl Sessions {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SessionIdx, &Session)> {
-        self.table.iter()
+        self.places.iter()
     }
 
     /// The places from this one on, and what is there.
@@ -262,12 +264,12 @@ impl Sessions {
         &self,
         at: SessionIdx,
     ) -> impl Iterator<Item = (SessionIdx, Option<&Session>)> {
-        let places = at..self.table.capacity();
-        places.map(|s| (s, self.table.get(s)))
+        let places = at..self.places.capacity();
+        places.map(|s| (s, self.peek(s)))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.places.len()
     }
 
     /// Entries that were missing since the last call.
@@ -277,7 +279,7 @@ impl Sessions {
 
     /// Gives back what the tables hold beyond their use.
     pub(crate) fn shrink(&mut self) {
-        self.table.shrink_to_fit();
+        self.places.shrink();
         self.by_client.shrink_to_fit();
         self.nodes.shrink_to_fit();
         self.elsewhere.shrink_to_fit();

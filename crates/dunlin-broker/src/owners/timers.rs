@@ -37,6 +37,8 @@ pub(crate) enum Timer {
     Loans,
     /// Walks over retained messages that wait for memory.
     Walks,
+    /// Subscriptions of sessions that have ended.
+    Leaving,
 }
 
 /// For when the reminder of a connection or session is set.

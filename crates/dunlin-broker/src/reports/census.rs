@@ -283,6 +283,10 @@ pub(crate) fn census(own: &Owners) -> Census {
         carried,
     } = apart;
     let counted = own.conns.apart();
+    if own.sessions.places.are_leaving() {
+        // Those of sessions that have ended are not all out.
+        subscribed = own.routing.subscribed();
+    }
     let miscounted_entries = counted.handed_over.abs_diff(handed_over)
         + counted.carried.abs_diff(carried)
         + own.routing.subscribed().abs_diff(subscribed);
@@ -306,6 +310,7 @@ fn miscounted(own: &Owners) -> usize {
         sum.wills += weight.wills;
         sum.queued += weight.queued;
     }
+    sum.subscriptions += own.sessions.places.leaving_bytes();
     sum.sessions += own.termini.bytes();
     sum.queued += own.routing.loans.bytes();
     sum.queued += own.commits.posts.count_memory();

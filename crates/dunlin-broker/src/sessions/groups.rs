@@ -48,6 +48,21 @@ pub(crate) fn update(
     }
 }
 
+/// As [`update`], of a session that has ended and is no member any more.
+pub(crate) fn update_ended(
+    own: &mut Owners,
+    (s, key): (SessionIdx, SessionKey),
+    filter: &str,
+) -> Option<InterestChange> {
+    if !filter.starts_with("$share/") || !own.commits.is_durable() {
+        return None;
+    }
+    let is_witness = own.routing.groups.witness(filter) == Some(key);
+    is_witness
+        .then(|| leave(own, s, Text::from(filter)))
+        .flatten()
+}
+
 fn join(own: &mut Owners, share: Text, member: SessionKey) -> Option<InterestChange> {
     let here = own.config.shard;
     match own.routing.groups.handle_joined(&share, here, member) {

@@ -1,7 +1,5 @@
 //! The end of a session, and what its group gets of what it had.
 
-use alloc::vec::Vec;
-
 use dunlin_store::Seq;
 
 use crate::ids::SessionIdx;
@@ -9,7 +7,7 @@ use crate::messages::{settle, shared};
 use crate::owners::Owners;
 use crate::owners::session::Session;
 use crate::owners::timers::Timer;
-use crate::sessions::subscriptions;
+use crate::sessions::leaving;
 
 /// Messages of shared subscriptions go to members that are still there.
 pub(crate) fn release_shared(own: &mut Owners, s: SessionIdx, ends: bool) {
@@ -41,14 +39,9 @@ pub(crate) fn end_session(own: &mut Owners, s: SessionIdx) -> Option<Session> {
         shared::give_again(own, delivery, old);
     }
     let session = own.sessions.get_mut(s)?;
-    let subscriptions = session.take_subscriptions();
+    let filters = session.take_subscriptions();
     let line = session.preparing.take();
-    let mut changes = Vec::new();
-    for filter in subscriptions {
-        changes.extend(subscriptions::leave(own, s, &filter));
-    }
-    subscriptions::announce(own, 0, &changes);
-    let removed = own.sessions.remove(s);
+    let removed = leaving::remove(own, s, filters);
     let mut session = own.outbox.checked(removed)?;
     own.count_out(&session);
     forget_queues(own, &session);

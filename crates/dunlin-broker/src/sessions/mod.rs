@@ -2,6 +2,7 @@
 //! their subscriptions and of the rules for them.
 
 pub(crate) mod groups;
+pub(crate) mod leaving;
 pub(crate) mod lifecycle;
 pub(crate) mod records;
 pub(crate) mod restore;

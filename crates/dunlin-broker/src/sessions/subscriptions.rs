@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use dunlin_base::{ShardId, Text};
-use dunlin_store::StoreOp;
+use dunlin_store::{SessionKey, StoreOp};
 use smallvec::SmallVec;
 
 use crate::ids::SessionIdx;
@@ -13,7 +13,14 @@ use crate::memory::Part;
 use crate::messages::shared;
 use crate::owners::Owners;
 use crate::owners::routing::Subscribed;
+use crate::owners::session::Session;
 use crate::sessions::groups;
+
+/// What the filter of a shared subscription begins with.
+const SHARED: &str = "$share/";
+
+/// Subscriptions of a session that are looked at at once for shared ones.
+const SHARED_PAGE: usize = 64;
 
 /// Puts a subscription where messages find it, as far as the rules allow;
 /// says what that changes for other shards. A plain one that is not allowed
@@ -62,6 +69,18 @@ pub(crate) fn leave(
     change.into_iter().chain(queue)
 }
 
+/// As [`leave`], of a session that has ended, whose place and key these were.
+pub(crate) fn leave_ended(
+    own: &mut Owners,
+    (s, key): (SessionIdx, SessionKey),
+    filter: &str,
+) -> impl Iterator<Item = InterestChange> + use<> {
+    let change = own.routing.remove(s, filter);
+    let queue = groups::update_ended(own, (s, key), filter);
+    groups::forget_empty(own, filter);
+    change.into_iter().chain(queue)
+}
+
 /// Subscriptions have ended.
 pub(crate) fn end(own: &mut Owners, s: SessionIdx, filters: Vec<Text>) {
     let changes = remove(own, s, filters);
@@ -94,9 +113,7 @@ pub(crate) fn lifetime_changed(own: &mut Owners, s: SessionIdx) {
     let Some(session) = own.sessions.get(s) else {
         return;
     };
-    let filters = session.subscriptions().into_iter();
-    let filters = filters.map(|(filter, _)| filter);
-    let shared: Vec<Text> = filters.filter(|f| f.starts_with("$share/")).collect();
+    let shared = shared_filters(session);
     let changes: Vec<_> = shared
         .iter()
         .filter_map(|filter| {
@@ -106,6 +123,21 @@ pub(crate) fn lifetime_changed(own: &mut Owners, s: SessionIdx) {
         })
         .collect();
     announce(own, 0, &changes);
+}
+
+/// Filters of a session's shared subscriptions.
+fn shared_filters(session: &Session) -> Vec<Text> {
+    let mut shared: Vec<Text> = Vec::new();
+    loop {
+        let after = shared.last().map_or(SHARED, Text::as_str);
+        let page = session.subscriptions_after(after, SHARED_PAGE);
+        let filters = page.into_iter().map(|(filter, _)| filter);
+        let before = shared.len();
+        shared.extend(filters.take_while(|filter| filter.starts_with(SHARED)));
+        if shared.len() - before < SHARED_PAGE {
+            return shared;
+        }
+    }
 }
 
 /// Sends interest to every other shard.

@@ -19,6 +19,8 @@ mod filling;
 mod filtered;
 #[cfg(feature = "amqp")]
 mod kept;
+#[cfg(all(feature = "amqp", feature = "mqtt"))]
+mod leaving;
 #[cfg(feature = "amqp")]
 mod lifetimes;
 #[cfg(feature = "amqp")]

@@ -1,6 +1,7 @@
 //! Who gets a message: its receivers of this shard, with overlapping
 //! subscriptions merged, and the shards that it goes to.
 
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,6 +10,7 @@ use dunlin_queue::Identifiers;
 use dunlin_router::SharedMatch;
 use dunlin_store::SessionKey;
 
+use super::is_leaving;
 use crate::ids::SessionIdx;
 use crate::owners::groups::Groups;
 use crate::owners::members::Homes;
@@ -182,6 +184,7 @@ pub(super) struct Finder<'a, A, R> {
     pub(super) many: bool,
     pub(super) way: Way,
     pub(super) groups: &'a Groups,
+    pub(super) leaving: &'a BTreeSet<u32>,
     pub(super) room: &'a dyn Fn(ShardId) -> Room,
     pub(super) member: A,
     pub(super) may_receive: R,
@@ -198,6 +201,7 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
                 }
             }
             Subscriber::Shard(_) => {}
+            Subscriber::Session(_) if is_leaving(self.leaving, key) => {}
             Subscriber::Session(s) => self.add_session(s as usize, value, share),
         }
     }
@@ -260,6 +264,7 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
             return self.forward(homes.of(&text)).shares.push(text);
         }
         let (local, groups, room) = (self.local, self.groups, self.room);
+        let leaving = self.leaving;
         let queue = groups.queue(&text);
         let exact = self.way.exact && queue.is_some();
         let fits = |key: &Subscriber, value: &Subscribed| match key {
@@ -275,10 +280,12 @@ impl<A: Fn(SessionIdx) -> Member, R: Fn(SessionIdx) -> bool> Finder<'_, A, R> {
             Subscriber::Shard(to) => room(*to).preferred,
         };
         let of_scope = |key: &Subscriber| !local || matches!(key, Subscriber::Session(_));
+        let is_there = |key: &Subscriber| !is_leaving(leaving, *key);
+        let fits = |key: &Subscriber, value: &Subscribed| is_there(key) && fits(key, value);
         let chosen = shared
             .select(|key, value| fits(key, value) && available(key))
             .or_else(|| shared.select(fits))
-            .or_else(|| shared.select(|key, _| of_scope(key)));
+            .or_else(|| shared.select(|key, _| is_there(key) && of_scope(key)));
         if let Some((key, value)) = chosen {
             let text = &text;
             self.add(key, value, Some(Share { text, queue }));

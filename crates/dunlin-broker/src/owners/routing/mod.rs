@@ -47,6 +47,8 @@ pub(crate) struct Routing {
     /// What the sessions want of shards that may go.
     others: BTreeMap<ShardId, BTreeSet<Text>>,
     suspects: Suspects,
+    /// Sessions that have ended, with subscriptions in the tree: they get nothing.
+    leaving: BTreeSet<u32>,
     /// By session.
     marks: Vec<Mark>,
     messages: u64,
@@ -70,6 +72,7 @@ impl Routing {
             interested: BTreeSet::new(),
             others: BTreeMap::new(),
             suspects: Suspects::default(),
+            leaving: BTreeSet::new(),
             marks: Vec::new(),
             messages: 0,
             spare: Matches::default(),
@@ -107,6 +110,7 @@ impl Routing {
             many: false,
             way,
             groups: &self.groups,
+            leaving: &self.leaving,
             room: &room,
             member,
             may_receive,
@@ -166,9 +170,10 @@ impl Routing {
     ) -> Option<(Subscriber, Subscribed)> {
         let (group, filter) = split_share(share)?;
         let shared = self.subscribers.tree().shared_group(group, filter)?;
+        let is_there = |key: &Subscriber| !is_leaving(&self.leaving, *key);
         let chosen = shared
-            .select(|key, value| prefers(*key, value))
-            .or_else(|| shared.select(|key, value| accepts(*key, value)));
+            .select(|key, value| is_there(key) && prefers(*key, value))
+            .or_else(|| shared.select(|key, value| is_there(key) && accepts(*key, value)));
         chosen.map(|(key, value)| (key, *value))
     }
 
@@ -182,7 +187,7 @@ impl Routing {
         group.is_some_and(|(group, filter)| {
             let shared = self.subscribers.tree().shared_group(group, filter);
             let mut members = shared.iter().flat_map(|shared| shared.members());
-            members.any(|member| is_such(member.key, member.value))
+            members.any(|it| !is_leaving(&self.leaving, it.key) && is_such(it.key, it.value))
         })
     }
 
@@ -210,10 +215,37 @@ impl Routing {
         let group =
             group.and_then(|(group, filter)| self.subscribers.tree().shared_group(group, filter));
         let members = group.into_iter().flat_map(|group| group.members());
+        let members = members.filter(|member| !is_leaving(&self.leaving, member.key));
         members.filter_map(|member| match member.key {
             Subscriber::Session(s) => Some(s as usize),
             Subscriber::Shard(_) => None,
         })
+    }
+
+    /// A session has ended; its subscriptions leave the tree later.
+    pub(crate) fn begin_leaving(&mut self, s: SessionIdx) {
+        self.leaving.insert(s as u32);
+    }
+
+    /// They are out of it.
+    pub(crate) fn end_leaving(&mut self, s: SessionIdx) {
+        self.leaving.remove(&(s as u32));
+    }
+
+    /// Such sessions with a shared subscription.
+    pub(crate) fn leaving_members(&self, share: &str) -> Vec<SessionIdx> {
+        if self.leaving.is_empty() {
+            return Vec::new();
+        }
+        let group = split_share(share);
+        let group =
+            group.and_then(|(group, filter)| self.subscribers.tree().shared_group(group, filter));
+        let Some(group) = group else {
+            return Vec::new();
+        };
+        let leaving = self.leaving.iter();
+        let members = leaving.filter(|s| group.get(Subscriber::Session(**s)).is_some());
+        members.map(|s| *s as usize).collect()
     }
 
     /// Adds a session's subscription, or replaces its options; says what that
@@ -424,6 +456,12 @@ impl Routing {
     pub(crate) fn take_searches(&self) -> u64 {
         self.searches.take()
     }
+}
+
+/// Whether this is a session that has ended.
+#[inline]
+fn is_leaving(leaving: &BTreeSet<u32>, key: Subscriber) -> bool {
+    !leaving.is_empty() && matches!(key, Subscriber::Session(s) if leaving.contains(&s))
 }
 
 /// Those of this shard.

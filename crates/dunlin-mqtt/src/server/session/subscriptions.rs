@@ -14,6 +14,9 @@ use super::shapes::Shapes;
 /// entries in tables, and its nodes of the tree.
 const FLAT_BYTES: usize = 384;
 
+/// What the filter of a shared subscription begins with.
+const SHARED: &str = "$share/";
+
 /// How often the bytes of a filter are kept.
 const COPIES: usize = 3;
 
@@ -49,6 +52,11 @@ impl Subscription {
         }
     }
 
+    /// Whether it may end before the session does.
+    const fn is_apart(&self) -> bool {
+        self.flow != 0 || self.stream.0 != StreamId::CONTROL.0
+    }
+
     /// The reason code that grants it.
     #[must_use]
     pub const fn granted(&self) -> ReasonCode {
@@ -65,6 +73,8 @@ impl Subscription {
 pub struct Subscriptions {
     by_filter: BTreeMap<Text, Subscription>,
     bytes: usize,
+    /// How many are on streams of their own, or on flows.
+    apart: usize,
     /// Kept once there are more than a message may match.
     shapes: Option<Box<Shapes>>,
 }
@@ -131,21 +141,24 @@ impl Subscriptions {
             shapes.add(&filter);
         }
         let bytes = cost(&filter);
-        if self.by_filter.insert(filter, subscription).is_none() {
-            self.bytes += bytes;
+        self.apart += usize::from(subscription.is_apart());
+        match self.by_filter.insert(filter, subscription) {
+            Some(old) => self.apart -= usize::from(old.is_apart()),
+            None => self.bytes += bytes,
         }
     }
 
     /// Removes one; `false` if there is none [MQTT-3.10.4-1].
     pub fn remove(&mut self, filter: &str) -> bool {
-        let removed = self.by_filter.remove(filter.as_bytes()).is_some();
-        if removed {
-            self.bytes = self.bytes.saturating_sub(cost(filter));
-        }
-        if removed && let Some(shapes) = &mut self.shapes {
+        let Some(removed) = self.by_filter.remove(filter.as_bytes()) else {
+            return false;
+        };
+        self.bytes = self.bytes.saturating_sub(cost(filter));
+        self.apart -= usize::from(removed.is_apart());
+        if let Some(shapes) = &mut self.shapes {
             shapes.remove(filter);
         }
-        removed
+        true
     }
 
     /// All of them, by filter.
@@ -153,16 +166,34 @@ impl Subscriptions {
         self.by_filter.iter()
     }
 
-    /// Forgets all of them, and says which there were.
-    pub fn take(&mut self) -> impl Iterator<Item = Text> + use<> {
-        core::mem::take(self).by_filter.into_keys()
+    /// Forgets at most `max` of them, shared ones first, and says which.
+    pub fn take(&mut self, max: usize) -> Vec<Text> {
+        self.shapes = None;
+        let shared = self.after(SHARED).map(|(filter, _)| filter);
+        let shared = shared.take_while(|filter| filter.starts_with(SHARED));
+        let mut taken: Vec<Text> = shared.take(max).cloned().collect();
+        for filter in &taken {
+            self.remove(filter);
+        }
+        while taken.len() < max
+            && let Some((filter, subscription)) = self.by_filter.pop_first()
+        {
+            self.bytes = self.bytes.saturating_sub(cost(&filter));
+            self.apart -= usize::from(subscription.is_apart());
+            taken.push(filter);
+        }
+        taken
     }
 
-    /// Removes those that `which` names, and says which those were.
+    /// Removes those on streams of their own, or on flows, that `which` names, and says which
+    /// those were.
     pub fn end(&mut self, which: impl Fn(&Subscription) -> bool) -> Vec<Text> {
+        if self.apart == 0 {
+            return Vec::new();
+        }
         let all = self.by_filter.iter();
         let ended: Vec<Text> = all
-            .filter(|(_, subscription)| which(subscription))
+            .filter(|(_, it)| it.is_apart() && which(it))
             .map(|(filter, _)| filter.clone())
             .collect();
         for filter in &ended {
@@ -171,16 +202,23 @@ impl Subscriptions {
         ended
     }
 
-    /// Moves those that `which` names to a stream, and gives them.
+    /// Moves those on streams of their own, or on flows, that `which` names to a stream, and
+    /// gives them.
     pub fn move_to(
         &mut self,
         stream: StreamId,
         which: impl Fn(&Subscription) -> bool,
     ) -> Vec<(Text, Subscription)> {
-        let moved = self.by_filter.iter_mut().filter(|(_, s)| which(s));
+        if self.apart == 0 {
+            return Vec::new();
+        }
+        let apart = &mut self.apart;
+        let all = self.by_filter.iter_mut();
+        let moved = all.filter(|(_, it)| it.is_apart() && which(it));
         moved
             .map(|(filter, subscription)| {
                 subscription.stream = stream;
+                *apart -= usize::from(!subscription.is_apart());
                 (filter.clone(), *subscription)
             })
             .collect()
