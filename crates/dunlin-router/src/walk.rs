@@ -66,6 +66,15 @@ impl<'t, K: Copy + Ord, V> Matched<'t, K, V> {
             .chain(many.map(|(key, value)| (*key, value)))
     }
 
+    /// How many shared groups there are.
+    #[must_use]
+    pub fn groups_len(&self) -> usize {
+        match self.subs {
+            Subs::None | Subs::One(..) => 0,
+            Subs::Many(fan) => fan.groups.len(),
+        }
+    }
+
     /// The shared groups.
     pub fn groups(&self) -> impl Iterator<Item = SharedMatch<'t, K, V>> + use<'t, K, V> {
         let filter_id = self.filter_id;

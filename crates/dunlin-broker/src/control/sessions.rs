@@ -143,10 +143,14 @@ pub(super) fn rights(own: &Owners, client_id: &str, name: &str) -> Reply {
 pub(super) fn receivers(own: &Owners, topic: &str, limit: usize) -> Reply {
     let limit = limit.min(clients::EXAMINED_MAX);
     let mut rows = Vec::new();
-    let count = own.routing.visit(topic, limit, |s, it, share| {
+    let seen = own.routing.visit(topic, limit, |s, it, share| {
         rows.extend(receiver(own, s as SessionIdx, it, share, topic));
     });
-    Reply::Receivers { rows, count }
+    Reply::Receivers {
+        rows,
+        count: seen.count,
+        groups_left_out: seen.groups_left_out,
+    }
 }
 
 fn receiver(

@@ -182,8 +182,11 @@ pub enum Reply {
     Receivers {
         /// The first ones.
         rows: Vec<ReceiverView>,
-        /// All of them.
+        /// All of them, but for those below.
         count: usize,
+        /// Shared subscriptions whose members are not counted, of any shard: there are more than a
+        /// shard looks at.
+        groups_left_out: usize,
     },
     /// Retained messages, and the topic after which there may be more.
     Retained(Vec<Arc<Message>>, Option<Text>),

@@ -10,7 +10,7 @@ use dunlin_base::{ConnId, Text};
 
 use super::amqp::{NOW, OPEN, World, conn};
 use crate::config::Config;
-use crate::control::values::{Ending, EndingKind, Request};
+use crate::control::values::{Ending, EndingKind, Reply, Request};
 use crate::io::Input;
 use crate::owners::leaving::{LEAVE_MAX, LEAVE_PAUSE};
 
@@ -120,11 +120,21 @@ fn many_subscriptions_leave_in_steps_and_the_client_may_come_back_meanwhile() {
     for number in [0, LEAVE_MAX, MANY - 1] {
         publish(&mut world, other, &topic(number));
     }
+    let receivers = |world: &mut World| {
+        let topic = topic(MANY - 1);
+        world.ask(0, Request::Receivers { topic, limit: 9 });
+        match world.replies.pop() {
+            Some(Reply::Receivers { rows, count, .. }) => (rows.len(), count),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(receivers(&mut world), (0, 0));
     // The client is back: with a session of its own.
     assert!(!connect(&mut world, new, "client", false));
     for number in [LEAVE_MAX + 1, MANY - 1] {
         subscribe(&mut world, new, &topic(number));
     }
+    assert_eq!(receivers(&mut world), (1, 1));
     for number in [LEAVE_MAX + 1, MANY - 1] {
         publish(&mut world, other, &topic(number));
         assert_eq!(got(&mut world, new), 1, "{number}");

@@ -288,8 +288,11 @@ impl Session {
     }
 
     fn who(&mut self, topic: String, limit: usize) -> anyhow::Result<()> {
-        let Reply::Receivers { rows, count } =
-            self.broker.ask(&Request::Receivers { topic, limit })?
+        let Reply::Receivers {
+            rows,
+            count,
+            groups_left_out,
+        } = self.broker.ask(&Request::Receivers { topic, limit })?
         else {
             bail!("the broker's answer is not understood");
         };
@@ -301,6 +304,10 @@ impl Session {
         }
         if count > shown {
             writeln!(io::stderr(), "{} more are not shown", count - shown)?;
+        }
+        if groups_left_out > 0 {
+            let more = "more shared subscriptions match; their members are not shown or counted";
+            writeln!(io::stderr(), "{groups_left_out} {more}")?;
         }
         Ok(())
     }

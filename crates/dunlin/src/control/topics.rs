@@ -73,20 +73,27 @@ pub(super) fn receivers(plane: &Plane, name: &str, limit: usize) -> Outcome {
         topic,
         limit: checked(&page)?,
     };
-    let (mut rows, mut count) = (Vec::new(), 0);
+    let (mut rows, mut count, mut groups_left_out) = (Vec::new(), 0, 0);
     for (_, reply) in plane.shards.control_all(&request) {
         let Some(shard::Reply::Receivers {
             rows: of_shard,
             count: more,
+            groups_left_out: left_out,
         }) = reply
         else {
             return Err(silent());
         };
         count += more as u64;
+        // Each shard knows all of them, those without members there too.
+        groups_left_out = groups_left_out.max(left_out as u64);
         rows.extend(of_shard.into_iter().map(receiver));
     }
     rows.truncate(limit);
-    Ok(Reply::Receivers { rows, count })
+    Ok(Reply::Receivers {
+        rows,
+        count,
+        groups_left_out,
+    })
 }
 
 fn receiver(view: shard::ReceiverView) -> Receiver {

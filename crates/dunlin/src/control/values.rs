@@ -443,6 +443,10 @@ pub enum Reply {
         rows: Vec<Receiver>,
         /// All of them; a client counts once for each subscription.
         count: u64,
+        /// Shared subscriptions whose members are neither shown nor counted, at least: a shard
+        /// looks at 1,024.
+        #[serde(default)]
+        groups_left_out: u64,
     },
     /// Retained messages.
     Retained(Page<RetainedTopic>),

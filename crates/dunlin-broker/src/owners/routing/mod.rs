@@ -32,6 +32,19 @@ use suspects::Suspects;
 /// Shared subscriptions whose members are counted for one look at who gets a message.
 pub(crate) const GROUPS_MAX: usize = 1024;
 
+/// Sessions that have ended whose subscriptions are left out of such a count. There are more
+/// for milliseconds only, after many have ended at once.
+const LEAVING_LOOKED_MAX: usize = 16;
+
+/// What [`Routing::visit`] has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Visited {
+    /// Subscriptions of this shard's sessions.
+    pub(crate) count: usize,
+    /// Shared subscriptions behind the first [`GROUPS_MAX`], whose members are not counted.
+    pub(crate) groups_left_out: usize,
+}
+
 /// Subscriptions, interest and retained messages.
 #[derive(Debug)]
 pub(crate) struct Routing {
@@ -390,41 +403,45 @@ impl Routing {
     }
 
     /// Calls `visit` with the first `max` sessions that have subscribed to a topic, without
-    /// giving shared subscriptions their turn; with the `$share` filter of those. Returns
-    /// how many there are, of [`GROUPS_MAX`] shared subscriptions at most.
+    /// giving shared subscriptions their turn; with the `$share` filter of those.
     pub(crate) fn visit(
         &self,
         topic: &str,
         max: usize,
         mut visit: impl FnMut(u32, &Subscribed, Option<&Text>),
-    ) -> usize {
-        let (mut count, mut rows, mut groups) = (0, max, GROUPS_MAX);
+    ) -> Visited {
+        let (mut seen, mut rows, mut groups) = (Visited::default(), max, GROUPS_MAX);
         let shards = || {
             self.interested
                 .iter()
                 .map(|shard| Subscriber::Shard(*shard))
         };
+        let leaving = self.leaving.iter().take(LEAVING_LOOKED_MAX);
+        let leaving = || leaving.clone().map(|s| Subscriber::Session(*s));
+        let others = || shards().chain(leaving());
+        let here = |it: &(Subscriber, _)| !is_leaving(&self.leaving, it.0);
         self.subscribers.tree().matched_filters(topic, |found| {
-            let elsewhere = shards().filter(|shard| found.has_plain(*shard));
-            count += found.plain_len() - elsewhere.count();
-            for (s, value) in sessions(found.plain()).take(rows) {
+            let others_len = others().filter(|other| found.has_plain(*other)).count();
+            seen.count += found.plain_len() - others_len;
+            for (s, value) in sessions(found.plain().filter(here)).take(rows) {
                 rows -= 1;
                 visit(s, value, None);
             }
+            seen.groups_left_out += found.groups_len().saturating_sub(groups);
             for shared in found.groups().take(groups) {
                 groups -= 1;
-                let elsewhere = shards().filter(|shard| shared.get(*shard).is_some());
-                count += shared.member_count() - elsewhere.count();
+                let others = others().filter(|other| shared.get(*other).is_some());
+                seen.count += shared.member_count() - others.count();
                 let share = alloc::format!("$share/{}/{}", shared.group(), shared.filter());
                 let share = Text::from(share);
                 let members = shared.members().map(|it| (it.key, it.value));
-                for (s, value) in sessions(members).take(rows) {
+                for (s, value) in sessions(members.filter(here)).take(rows) {
                     rows -= 1;
                     visit(s, value, Some(&share));
                 }
             }
         });
-        count
+        seen
     }
 
     /// Whether a session wants messages of this topic.

@@ -47,7 +47,9 @@ const receivers = (topic) => dialog('Who gets it', () => {
   load(said, async () => {
     const found = await ask('GET', 'receivers', { query: { topic, limit: RECEIVERS_MAX } });
     rows.show(found.rows);
-    return [own(topic, 'mono'), `: ${many(found.count, 'subscription')}`];
+    const out = found.groups_left_out;
+    const more = out > 0 ? `, and the members of ${many(out, 'shared subscription')} more, which are not counted` : '';
+    return [own(topic, 'mono'), `: ${many(found.count, 'subscription')}${more}`];
   });
   return h('div', { class: 'stack' }, said, rows.element);
 }, 'wide');
