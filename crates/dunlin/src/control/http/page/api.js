@@ -7,6 +7,11 @@ const KEY = 'dunlin-token';
 // Time for an answer.
 const ANSWER_MS_MAX = 15_000;
 
+// While the page is seen, the broker is asked whether it is there when it has not answered
+// anything for so long; and the time for that answer.
+const SILENCE_MS_MAX = 1_000;
+const BEAT_MS_MAX = 5_000;
+
 // Pauses between attempts to reach a broker that does not answer.
 const RETRY_MS = [500, 1_000, 2_000, 3_000, 5_000];
 
@@ -30,6 +35,9 @@ export const events = new EventTarget();
 let token = sessionStorage.getItem(KEY);
 let me = { name: '', role: 'read' };
 let lost = false;
+let beating = false;
+let answered = 0;
+let again = null;
 
 // Whether there is a token at all.
 export const hasToken = () => token !== null;
@@ -68,8 +76,8 @@ function target(path, query) {
 }
 
 // One request. `path` is below /api/v1/, with percent-encoded parts.
-export async function ask(method, path, { query, body, signal } = {}) {
-  const limit = AbortSignal.timeout(ANSWER_MS_MAX);
+export async function ask(method, path, { query, body, signal, time = ANSWER_MS_MAX } = {}) {
+  const limit = AbortSignal.timeout(time);
   const headers = { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   let response;
@@ -90,6 +98,7 @@ export async function ask(method, path, { query, body, signal } = {}) {
     lose();
     throw new Failure(0, 'The broker does not answer.');
   }
+  answered = performance.now();
   const value = read(text);
   if (response.ok && value !== null) return value;
   const wait = Number(response.headers.get('Retry-After')) || null;
@@ -115,7 +124,9 @@ function lose() {
 
 // Asks again until there is an answer.
 function seek(attempt) {
-  setTimeout(async () => {
+  const attend = async () => {
+    clearTimeout(timer);
+    again = null;
     try {
       if (token !== null) await resume();
     } catch (failure) {
@@ -127,8 +138,34 @@ function seek(attempt) {
     }
     lost = false;
     events.dispatchEvent(new Event('online'));
-  }, RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)]);
+  };
+  const timer = setTimeout(attend, RETRY_MS[Math.min(attempt, RETRY_MS.length - 1)]);
+  again = attend;
 }
+
+// Asks at once whether a broker is there that did not answer.
+export const retry = () => again?.();
+
+// Asks whether the broker is there: one that is not is shown before something is asked of it.
+export async function check() {
+  if (beating || lost || token === null) return;
+  beating = true;
+  try {
+    await ask('GET', 'whoami', { time: BEAT_MS_MAX });
+  } catch (failure) {
+    // What is wrong is an event already; that there is an answer is all that counts.
+    if (!(failure instanceof Failure)) throw failure;
+  } finally {
+    beating = false;
+  }
+}
+
+function beat() {
+  if (!document.hidden && performance.now() - answered >= SILENCE_MS_MAX) check();
+}
+
+setInterval(beat, SILENCE_MS_MAX / 2);
+document.addEventListener('visibilitychange', beat);
 
 // All rows of a list, up to `max`; `more` says whether there are others. `seen` is called
 // after each page.

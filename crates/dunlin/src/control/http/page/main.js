@@ -124,7 +124,7 @@ function route() {
 
 api.events.addEventListener('offline', () => {
   banner.hidden = false;
-  put(banner, 'The broker does not answer. Trying again …');
+  put(banner, 'The broker does not answer. Trying again …', button('Try now', api.retry, { kind: 'small' }));
 });
 
 api.events.addEventListener('online', () => {

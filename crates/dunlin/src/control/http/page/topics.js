@@ -1,6 +1,6 @@
 // Topics while messages come, over MQTT in the browser; publish; who gets what.
 
-import { ask } from './api.js';
+import { ask, check } from './api.js';
 import { attempt, button, dialog, facts, field, form, h, head, input, load, note, own, plain, put, select, submit } from './dom.js';
 import { bytes, clock, count, many, rate } from './format.js';
 import { PACKET_BYTES_MAX, Watch } from './mqtt.js';
@@ -209,6 +209,7 @@ class Live {
     if (why !== null) {
       const hint = this.begun ? '' : ' Is this the address of a WebSocket listener, and does it let this page connect?';
       this.say(plain(why, 400) + hint, true);
+      check();
     }
     this.begun = false;
   }
