@@ -139,6 +139,7 @@ impl Experiment for Cipher {
                     unit: "%",
                     target: None,
                     reason: None,
+                    causes: Vec::new(),
                 });
             }
         }

@@ -168,6 +168,7 @@ pub(super) fn additions(
             unit,
             target: None,
             reason: None,
+            causes: Vec::new(),
         })
     };
     ALL.iter().filter_map(row).collect()

@@ -79,6 +79,15 @@ impl Claim {
     }
 }
 
+impl Claim {
+    /// Adds what isolates the cause of a miss.
+    #[must_use]
+    pub(crate) fn because(mut self, experiment: &'static str, what: String) -> Self {
+        self.causes.push(Cause { experiment, what });
+        self
+    }
+}
+
 impl Figure {
     /// With neither facet nor paper: `Figure { facet: .., ..Figure::new(..) }`.
     pub(crate) const fn new(
@@ -140,6 +149,20 @@ pub(crate) struct Claim {
     pub(crate) target: Option<Target>,
     /// Where it does not hold: why.
     pub(crate) reason: Option<&'static str>,
+    /// Claims that isolate why, each a cause of its own: one that holds explains a
+    /// claim that does not, or is open.
+    pub(crate) causes: Vec<Cause>,
+}
+
+/// A claim of an experiment that isolates a cause: it measures the same with that
+/// one cause taken away, or the best that the cause leaves to anyone. It has a target
+/// of its own.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Cause {
+    /// Name of the experiment.
+    pub(crate) experiment: &'static str,
+    /// [`Claim::what`] of the claim.
+    pub(crate) what: String,
 }
 
 /// A value with its confidence interval of 95 %. The ends are NaN where a

@@ -223,6 +223,7 @@ impl Experiment for Grid {
                     unit: "%",
                     target: Some(Target::AtLeast(90.0)),
                     reason: Some(NARROW),
+                    causes: Vec::new(),
                 });
             }
         }

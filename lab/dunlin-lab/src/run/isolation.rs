@@ -259,6 +259,7 @@ impl Experiment for Isolation {
                 unit: "%",
                 target: Some(Target::AtLeast(80.0)),
                 reason: None,
+                causes: Vec::new(),
             });
         }
         for other in ["dunlin-tls", "mosquitto-tls"] {
@@ -274,6 +275,7 @@ impl Experiment for Isolation {
                     // What is sent once waits for a round trip, as on TCP.
                     target: (policy == "per-topic").then_some(Target::AtMost(-50.0)),
                     reason: None,
+                    causes: Vec::new(),
                 });
             }
         }

@@ -174,6 +174,7 @@ impl Experiment for Links {
                 unit: "%",
                 target,
                 reason: None,
+                causes: Vec::new(),
             };
             [
                 row("on one stream", single.estimate(Statistic::Mean), None),

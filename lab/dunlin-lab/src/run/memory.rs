@@ -130,6 +130,7 @@ impl Experiment for Memory {
                     unit,
                     target: Some(Target::AtMost(most)),
                     reason: None,
+                    causes: Vec::new(),
                 });
             };
             claim(

@@ -163,6 +163,7 @@ impl Experiment for Race {
                 unit,
                 target,
                 reason: None,
+                causes: Vec::new(),
             };
             for (way, most, datagrams, _) in WAYS {
                 let took = sample("connect", Some(way));

@@ -178,6 +178,7 @@ impl Experiment for Reading {
                         unit: "%",
                         target,
                         reason: None,
+                        causes: Vec::new(),
                     });
                 }
             }
@@ -197,6 +198,7 @@ impl Experiment for Reading {
                 unit: "%",
                 target: (system == "dunlin-quic").then_some(Target::AtMost(30.0)),
                 reason: None,
+                causes: Vec::new(),
             });
         }
         rows

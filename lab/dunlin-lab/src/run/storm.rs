@@ -151,6 +151,7 @@ impl Experiment for Storm {
                         unit,
                         target,
                         reason: None,
+                        causes: Vec::new(),
                     });
                 }
             }

@@ -140,6 +140,7 @@ impl Experiment for Wake {
                 unit: "RTT",
                 target: Some(Target::AtMost(most)),
                 reason: Some(BUSY),
+                causes: Vec::new(),
             });
         }
         rows.push(Claim {
@@ -149,6 +150,7 @@ impl Experiment for Wake {
             unit: "packets",
             target: Some(Target::AtMost(5.0)),
             reason: Some(BUSY),
+            causes: Vec::new(),
         });
         let ours = ["dunlin-quic-0rtt", "dunlin-quic"];
         let targets = [Some(Target::AtMost(-60.0)), None];
@@ -168,6 +170,7 @@ impl Experiment for Wake {
                     unit: "%",
                     target: target.filter(|_| metric == "packets"),
                     reason: Some(BUSY),
+                    causes: Vec::new(),
                 });
             }
         }
@@ -188,6 +191,7 @@ impl Experiment for Wake {
                     unit: "%",
                     target: None,
                     reason: None,
+                    causes: Vec::new(),
                 });
             }
         }

@@ -334,6 +334,7 @@ fn change(
         unit: "%",
         target: target.map(Target::AtMost),
         reason: None,
+        causes: Vec::new(),
     }
 }
 
@@ -414,6 +415,7 @@ fn delay(records: &[Record]) -> Vec<Claim> {
             unit: "RTT",
             target: Some(Target::AtMost(most)),
             reason: None,
+            causes: Vec::new(),
         });
     }
     let at = ("round-trip", SENDER, "rtt_ms", "100");

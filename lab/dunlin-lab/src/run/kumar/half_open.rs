@@ -269,6 +269,7 @@ impl Experiment for HalfOpen {
                             "processor" => Some(PROCESSOR),
                             _ => Some(MEMORY),
                         },
+                        causes: Vec::new(),
                     });
                 }
             }
@@ -282,6 +283,7 @@ impl Experiment for HalfOpen {
                 // The subscriber is still there.
                 target: (system == "dunlin-quic").then_some(Target::AtMost(1.0)),
                 reason: None,
+                causes: Vec::new(),
             });
         }
         claims.extend(beside_coap(records));

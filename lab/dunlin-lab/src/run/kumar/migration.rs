@@ -167,6 +167,7 @@ impl Experiment for Migration {
             unit,
             target: Some(Target::AtMost(most)),
             reason: None,
+            causes: Vec::new(),
         };
         let (most, mean) = (Statistic::Quantile(1.0), Statistic::Mean);
         let survive = "connections survive (Fig. 12)";
@@ -216,6 +217,7 @@ impl Experiment for Migration {
                 unit: "ms",
                 target: None,
                 reason: None,
+                causes: Vec::new(),
             });
         }
         claims

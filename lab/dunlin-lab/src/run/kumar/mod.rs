@@ -47,5 +47,6 @@ fn change(
         unit: "%",
         target,
         reason: None,
+        causes: Vec::new(),
     }
 }

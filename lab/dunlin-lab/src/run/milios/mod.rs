@@ -182,6 +182,7 @@ fn claim(
         unit,
         target,
         reason: None,
+        causes: Vec::new(),
     }
 }
 

@@ -160,6 +160,7 @@ impl Experiment for Mesh {
             unit,
             target,
             reason: target.map(|_| PROBES),
+            causes: Vec::new(),
         };
         let mut rows = Vec::new();
         for outage in ["200", "1000"] {

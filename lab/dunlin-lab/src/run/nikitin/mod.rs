@@ -224,6 +224,7 @@ fn claims(
                 unit: "RTT",
                 target,
                 reason,
+                causes: Vec::new(),
             });
         }
     }

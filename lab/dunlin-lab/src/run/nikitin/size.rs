@@ -203,6 +203,7 @@ fn claim(
         unit,
         target,
         reason,
+        causes: Vec::new(),
     }
 }
 

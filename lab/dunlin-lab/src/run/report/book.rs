@@ -1,10 +1,9 @@
 //! The page of the book: claims as tables, figures as files beside it.
 
-use super::claim::{self, Verdict};
+use super::claim::{self, Row, Verdict};
 use super::plot::draw;
 use super::plot::words::sentence;
 use super::site::{Shown, Site};
-use crate::run::experiment::Claim;
 use crate::run::record::Scale;
 
 /// Name of the page in the book's folder.
@@ -80,29 +79,30 @@ fn section(shown: &Shown, pictures: &mut Vec<(String, String)>) -> String {
     text
 }
 
-fn claims(claims: &[Claim]) -> String {
+fn claims(rows: &[Row]) -> String {
     let mut text = String::from(
         "| Claim | Paper said | We measured | Target | Holds? |\n| --- | --- | --- | --- | --- |\n",
     );
-    for claim in claims {
+    for row in rows {
+        let claim = &row.claim;
         text.push_str(&format!(
             "| {} | {} | {} | {} | {} |\n",
             plain(&claim.what),
             plain(&claim::paper(claim)),
             plain(&claim::measured(claim)),
             plain(&claim::target(claim)),
-            match Verdict::of(claim) {
-                Verdict::Holds => "yes",
-                Verdict::Fails => "**no**",
-                other => other.word(),
+            match Verdict::of(row) {
+                Verdict::Fails => "**no**".to_owned(),
+                _ => claim::holds(row),
             }
         ));
     }
     text.push('\n');
-    for claim in claims {
-        let reason = claim::reason(claim);
-        if !reason.is_empty() {
-            text.push_str(&format!("- {}: {}\n", plain(&claim.what), plain(reason)));
+    for row in rows {
+        let why = claim::why(row);
+        if !why.is_empty() {
+            let what = plain(&row.claim.what);
+            text.push_str(&format!("- {what}: {}.\n", plain(&why.join("; "))));
         }
     }
     text.push('\n');

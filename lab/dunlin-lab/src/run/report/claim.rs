@@ -3,11 +3,44 @@
 use super::plot::words::{minus, number};
 use crate::run::experiment::{Claim, Estimate, Target};
 
+/// A row of the table of claims.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) claim: Claim,
+    /// The claims that it names as causes, of runs that are here.
+    pub(super) causes: Vec<Found>,
+}
+
+/// A claim that isolates a cause, as it was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) experiment: &'static str,
+    pub(super) claim: Claim,
+}
+
+impl Row {
+    /// Without causes yet.
+    pub(super) const fn of(claim: Claim) -> Self {
+        Self {
+            claim,
+            causes: Vec::new(),
+        }
+    }
+
+    /// Whether a claim that isolates a cause holds.
+    fn is_explained(&self) -> bool {
+        let mut causes = self.causes.iter();
+        causes.any(|found| Verdict::alone(&found.claim) == Verdict::Holds)
+    }
+}
+
 /// What the measurement says of a claim.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Verdict {
     /// All of the interval is where it should be.
     Holds,
+    /// It does not hold or is open, and a claim that isolates the cause holds.
+    Explained,
     /// The target lies inside the interval.
     Open,
     /// All of the interval is on the wrong side.
@@ -19,15 +52,25 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Holds,
+        Self::Explained,
         Self::Open,
         Self::Fails,
         Self::Unmeasured,
         Self::Shown,
     ];
 
-    pub(super) fn of(claim: &Claim) -> Self {
+    /// Of a row of the table, with what explains it.
+    pub(super) fn of(row: &Row) -> Self {
+        match Self::alone(&row.claim) {
+            Self::Open | Self::Fails if row.is_explained() => Self::Explained,
+            verdict => verdict,
+        }
+    }
+
+    /// Of the claim alone.
+    pub(super) fn alone(claim: &Claim) -> Self {
         let (estimate, target) = match (claim.measured, claim.target) {
             (None, _) => return Self::Unmeasured,
             (Some(_), None) => return Self::Shown,
@@ -50,6 +93,7 @@ impl Verdict {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Holds => "yes",
+            Self::Explained => "explained",
             Self::Open => "open",
             Self::Fails => "no",
             Self::Unmeasured => "not measured",
@@ -61,6 +105,7 @@ impl Verdict {
     pub(super) const fn counted(self) -> &'static str {
         match self {
             Self::Holds => "hold",
+            Self::Explained => "explained (a claim that isolates the cause holds)",
             Self::Open => "open (the target lies within the interval)",
             Self::Fails => "do not hold",
             Self::Unmeasured => "not measured",
@@ -72,6 +117,7 @@ impl Verdict {
     pub(super) const fn key(self) -> &'static str {
         match self {
             Self::Holds => "holds",
+            Self::Explained => "explained",
             Self::Open => "open",
             Self::Fails => "fails",
             Self::Unmeasured => "unmeasured",
@@ -89,9 +135,9 @@ fn most(estimate: Estimate) -> f64 {
     estimate.value.max(estimate.high)
 }
 
-/// How many claims have which verdict, without those that have none.
-pub(super) fn counts<'a>(claims: impl Iterator<Item = &'a Claim>) -> Vec<(Verdict, usize)> {
-    let verdicts: Vec<Verdict> = claims.map(Verdict::of).collect();
+/// How many rows have which verdict, without verdicts that none has.
+pub(super) fn counts<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<(Verdict, usize)> {
+    let verdicts: Vec<Verdict> = rows.map(Verdict::of).collect();
     Verdict::ALL
         .into_iter()
         .map(|verdict| {
@@ -146,10 +192,11 @@ fn within(value: f64, width: f64) -> String {
 pub(crate) fn line(claim: &Claim) -> String {
     let (what, paper) = (&claim.what, paper(claim));
     let (measured, target) = (measured(claim), target(claim));
-    let verdict = match Verdict::of(claim) {
+    let verdict = match Verdict::alone(claim) {
         Verdict::Shown => return format!("{what}: {measured}; paper: {paper}"),
         Verdict::Holds => "HOLDS",
         Verdict::Fails => "DOES NOT HOLD",
+        Verdict::Explained => "EXPLAINED",
         Verdict::Open => "OPEN",
         Verdict::Unmeasured => "NOT MEASURED",
     };
@@ -170,12 +217,45 @@ pub(super) fn paper(claim: &Claim) -> String {
     minus(&claim.paper)
 }
 
-/// Why it does not hold; only where that has to be said.
-pub(super) fn reason(claim: &Claim) -> &'static str {
-    match Verdict::of(claim) {
-        Verdict::Open | Verdict::Fails => claim.reason.unwrap_or_default(),
-        _ => "",
+/// In the table of a row: an explained one says what it is without the explanation.
+pub(super) fn holds(row: &Row) -> String {
+    let alone = Verdict::alone(&row.claim);
+    match Verdict::of(row) {
+        Verdict::Explained => format!("{}, explained", alone.word()),
+        verdict => verdict.word().to_owned(),
     }
+}
+
+/// Why it does not hold, in sentences without their dots: what isolates the cause, with
+/// its number, and what its experiment says; empty where that has not to be said.
+pub(super) fn why(row: &Row) -> Vec<String> {
+    if !matches!(Verdict::alone(&row.claim), Verdict::Open | Verdict::Fails) {
+        return Vec::new();
+    }
+    let causes = row.causes.iter().map(|found| {
+        let claim = &found.claim;
+        let word = match Verdict::alone(claim) {
+            Verdict::Holds => "explained by",
+            Verdict::Unmeasured => {
+                return format!("{}, {}: not measured", found.experiment, claim.what);
+            }
+            _ => "not explained by",
+        };
+        format!(
+            "{word} {}, {}: {} ({})",
+            found.experiment,
+            claim.what,
+            measured(claim),
+            target(claim)
+        )
+    });
+    causes
+        .chain(
+            row.claim
+                .reason
+                .map(|reason| reason.trim_end_matches('.').to_owned()),
+        )
+        .collect()
 }
 
 fn with_unit(value: f64, unit: &str) -> String {
@@ -198,6 +278,7 @@ mod tests {
             unit: "%",
             target,
             reason: Some("because"),
+            causes: Vec::new(),
         }
     }
 
@@ -223,7 +304,7 @@ mod tests {
         ];
         for (measured, target, verdict) in cases {
             assert_eq!(
-                Verdict::of(&claim(measured, target)),
+                Verdict::alone(&claim(measured, target)),
                 verdict,
                 "{measured:?}"
             );
@@ -243,14 +324,79 @@ mod tests {
         let exact = claim(Some((0.5, 0.5, 0.5)), None);
         assert_eq!(measured(&exact), "0.5 % [0.5, 0.5]");
         assert_eq!(target(&all), "at most −60 %");
-        assert_eq!(reason(&all), "because", "it is open");
+        assert_eq!(why(&Row::of(all.clone())), ["because"], "it is open");
         let one = claim(Some((3.0, f64::NAN, f64::NAN)), None);
         assert_eq!(measured(&one), "3 % (one observation)");
-        assert_eq!(reason(&one), "");
+        assert!(why(&Row::of(one.clone())).is_empty());
         assert_eq!(measured(&claim(None, None)), "nothing valid");
         assert_eq!(
-            summary(&counts([all, one].iter())),
+            summary(&counts([all, one].map(Row::of).iter())),
             "open (the target lies within the interval): 1 · without a target: 1"
+        );
+    }
+
+    #[test]
+    fn only_a_cause_that_holds_explains_and_only_what_does_not() {
+        let most = Some(Target::AtMost(-50.0));
+        let (good, bad) = ((-60.0, -62.0, -55.0), (-40.0, -45.0, -35.0));
+        let row = |of, causes: &[Option<(f64, f64, f64)>]| Row {
+            claim: claim(of, most),
+            causes: causes
+                .iter()
+                .map(|measured| Found {
+                    experiment: "cause-x",
+                    claim: Claim {
+                        what: "the same without".to_owned(),
+                        ..claim(*measured, most)
+                    },
+                })
+                .collect(),
+        };
+        let open = (-50.0, -55.0, -45.0);
+        for (row, verdict, shown) in [
+            (
+                row(Some(bad), &[Some(good)]),
+                Verdict::Explained,
+                "no, explained",
+            ),
+            (
+                row(Some(open), &[Some(good)]),
+                Verdict::Explained,
+                "open, explained",
+            ),
+            (
+                row(Some(bad), &[Some(bad), Some(good)]),
+                Verdict::Explained,
+                "no, explained",
+            ),
+            (row(Some(bad), &[Some(bad)]), Verdict::Fails, "no"),
+            (row(Some(bad), &[Some(open)]), Verdict::Fails, "no"),
+            (row(Some(bad), &[None]), Verdict::Fails, "no"),
+            (row(Some(bad), &[]), Verdict::Fails, "no"),
+            (row(Some(good), &[Some(good)]), Verdict::Holds, "yes"),
+            (
+                row(None, &[Some(good)]),
+                Verdict::Unmeasured,
+                "not measured",
+            ),
+        ] {
+            assert_eq!(Verdict::of(&row), verdict, "{row:?}");
+            assert_eq!(holds(&row), shown, "{row:?}");
+        }
+        assert_eq!(
+            why(&row(Some(bad), &[Some(bad), Some(good), None])),
+            [
+                "not explained by cause-x, the same without: −40 % [−45, −35] (at most −50 %)",
+                "explained by cause-x, the same without: −60 % [−62, −55] (at most −50 %)",
+                "cause-x, the same without: not measured",
+                "because",
+            ]
+        );
+        assert!(why(&row(Some(good), &[Some(good)])).is_empty());
+        let rows = [row(Some(bad), &[Some(good)]), row(Some(good), &[])];
+        assert_eq!(
+            summary(&counts(rows.iter())),
+            "hold: 1 · explained (a claim that isolates the cause holds): 1"
         );
     }
 }

@@ -1,7 +1,6 @@
 //! The frame of every page: one file, nothing loaded, no script.
 
-use super::claim::{self, Verdict};
-use crate::run::experiment::Claim;
+use super::claim::{self, Row, Verdict};
 
 /// Of everything that is not a picture.
 const STYLE: &str = "\
@@ -24,7 +23,7 @@ height:auto}figcaption{font-weight:600;margin-bottom:8px}\
 .scroll{overflow-x:auto}.scroll table{min-width:700px}table{border-collapse:collapse;width:100%;font-size:.9rem;\
 background:var(--card)}th,td{border:1px solid var(--line);padding:6px 9px;text-align:left;\
 vertical-align:top}th{font-weight:600}td.n{font-variant-numeric:tabular-nums;white-space:nowrap}\
-.v{font-weight:600;white-space:nowrap}.holds{color:var(--good);background:var(--goodbg)}\
+.v{font-weight:600;white-space:nowrap}.holds,.explained{color:var(--good);background:var(--goodbg)}\
 .fails{color:var(--bad);background:var(--badbg)}\
 .open,.unmeasured{color:var(--open);background:var(--openbg)}\
 .warn{border-color:var(--open);background:var(--openbg);color:var(--open)}\
@@ -72,25 +71,26 @@ pub(super) fn numbers(text: &str) -> String {
 }
 
 /// The table "paper said, we measured, holds?".
-pub(super) fn claims(claims: &[Claim]) -> String {
+pub(super) fn claims(rows: &[Row]) -> String {
     let mut head = vec!["Claim", "Paper said", "We measured", "Target", "Holds?"];
-    let reasons = claims.iter().any(|claim| !claim::reason(claim).is_empty());
+    let reasons = rows.iter().any(|row| !claim::why(row).is_empty());
     if reasons {
         head.push("Why not");
     }
-    let rows = claims.iter().map(|claim| {
-        let verdict = Verdict::of(claim);
-        let mut row = vec![
+    let rows = rows.iter().map(|row| {
+        let claim = &row.claim;
+        let (key, word) = (Verdict::of(row).key(), claim::holds(row));
+        let mut cells = vec![
             cell(&claim.what),
             cell(&claim::paper(claim)),
             numbers(&claim::measured(claim)),
             numbers(&claim::target(claim)),
-            format!("<td class=\"v {}\">{}</td>", verdict.key(), verdict.word()),
+            format!("<td class=\"v {key}\">{word}</td>"),
         ];
         if reasons {
-            row.push(cell(claim::reason(claim)));
+            cells.push(cell(&claim::why(row).join("; ")));
         }
-        row
+        cells
     });
     table(&head, rows)
 }
@@ -98,7 +98,8 @@ pub(super) fn claims(claims: &[Claim]) -> String {
 /// What the words of that table mean.
 pub(super) const LEGEND: &str = "In brackets: the confidence interval of 95 %, by bootstrap over \
 cells and values. A claim holds if all of its interval meets the target, does not if none of it \
-does, and is open otherwise.";
+does, and is open otherwise. One that does not hold or is open is explained if another claim, which \
+isolates its cause, holds.";
 
 /// Text as it may stand in elements and attributes of HTML and SVG.
 /// Characters that XML cannot have are left out.

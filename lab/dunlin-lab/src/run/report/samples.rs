@@ -7,14 +7,14 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::claim::Verdict;
+use super::claim::{Row, Verdict};
 use super::html::escape;
 use super::site::Shown;
-use crate::run::experiment::{Claim, Target};
+use crate::run::experiment::{Claim, Estimate, Target};
 use crate::run::record::{Measure, Outcome, Record};
 
 /// Of the JSON; changes when a reader would have to.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Samples above which there is no CSV: it would be of hundreds of megabytes,
 /// many times what the JSON takes.
@@ -67,23 +67,40 @@ fn numberless(record: &Record) -> Record {
     }
 }
 
-fn claim(claim: &Claim) -> Value {
-    let target = claim.target.map(|target| match target {
-        Target::AtMost(most) => json!({"at_most": most}),
-        Target::AtLeast(least) => json!({"at_least": least}),
+fn claim(row: &Row) -> Value {
+    let claim = &row.claim;
+    let causes = row.causes.iter().map(|found| {
+        json!({
+            "experiment": found.experiment,
+            "what": found.claim.what,
+            "measured": measured(&found.claim),
+            "unit": found.claim.unit,
+            "target": target(&found.claim),
+            "verdict": Verdict::alone(&found.claim).key(),
+        })
     });
-    let measured = claim.measured.map(
-        |estimate| json!({"value": estimate.value, "low": estimate.low, "high": estimate.high}),
-    );
     json!({
         "what": claim.what,
         "paper": claim.paper,
-        "measured": measured,
+        "measured": measured(claim),
         "unit": claim.unit,
-        "target": target,
-        "verdict": Verdict::of(claim).key(),
+        "target": target(claim),
+        "verdict": Verdict::of(row).key(),
         "reason": claim.reason,
+        "causes": causes.collect::<Vec<Value>>(),
     })
+}
+
+fn target(claim: &Claim) -> Option<Value> {
+    claim.target.map(|target| match target {
+        Target::AtMost(most) => json!({"at_most": most}),
+        Target::AtLeast(least) => json!({"at_least": least}),
+    })
+}
+
+fn measured(claim: &Claim) -> Option<Value> {
+    let Estimate { value, low, high } = claim.measured?;
+    Some(json!({"value": value, "low": low, "high": high}))
 }
 
 /// Writes the run as a table with a row for each sample. `at_seconds` is empty

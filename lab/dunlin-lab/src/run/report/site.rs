@@ -6,11 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::claim::{Found, Row};
 use super::figure;
 use super::plot::model::Plot;
 use super::plot::style::Styles;
 use crate::run::clock;
-use crate::run::experiment::{Claim, Experiment, Figure};
+use crate::run::experiment::{Cause, Experiment, Figure};
 use crate::run::record::{Record, Scale};
 use crate::run::store::{OLD, Run};
 
@@ -21,7 +22,7 @@ pub(super) struct Shown {
     pub(super) stem: String,
     /// `None` for an experiment that this program does not have.
     pub(super) experiment: Option<&'static dyn Experiment>,
-    pub(super) claims: Vec<Claim>,
+    pub(super) claims: Vec<Row>,
     pub(super) figures: Vec<(Figure, Plot)>,
 }
 
@@ -64,7 +65,23 @@ impl Site {
             )
         };
         site.shown.sort_by_key(order);
+        site.explain();
         Ok(site)
+    }
+
+    /// Puts beside claims what isolates their causes.
+    fn explain(&mut self) {
+        let quoted = self.quoted();
+        let found: Vec<_> = self
+            .shown
+            .iter()
+            .map(|shown| shown.causes(&quoted))
+            .collect();
+        for (shown, found) in self.shown.iter_mut().zip(found) {
+            for (row, causes) in shown.claims.iter_mut().zip(found) {
+                row.causes = causes;
+            }
+        }
     }
 
     /// Of each experiment the run to quote: with the most repetitions that is
@@ -102,7 +119,10 @@ impl Shown {
         });
         let valid = run.records.partition_point(valid);
         let valid = run.records.get(..valid).unwrap_or_default();
-        let claims = experiment.map_or_else(Vec::new, |experiment| experiment.claims(valid));
+        let claims = experiment.map_or_else(Vec::new, |experiment| {
+            let claims = experiment.claims(valid).into_iter();
+            claims.map(Row::of).collect()
+        });
         let folder = run.folder.file_name().unwrap_or_default().to_string_lossy();
         let stem = folder
             .chars()
@@ -121,6 +141,28 @@ impl Shown {
             figures,
             run,
         }
+    }
+
+    /// The causes of each of its claims, as they were measured by itself or in one of
+    /// these runs. A smoke run explains smoke runs only.
+    fn causes(&self, quoted: &[&Self]) -> Vec<Vec<Found>> {
+        let find = |cause: &Cause| {
+            let others = quoted.iter().copied();
+            let others = others.filter(|other| self.is_smoke() || !other.is_smoke());
+            let mut rows = core::iter::once(self)
+                .chain(others)
+                .filter(|shown| shown.run.header.experiment == cause.experiment)
+                .flat_map(|shown| &shown.claims);
+            let row = rows.find(|row| row.claim.what == cause.what)?;
+            Some(Found {
+                experiment: cause.experiment,
+                claim: row.claim.clone(),
+            })
+        };
+        let named = self.claims.iter().map(|row| &row.claim.causes);
+        named
+            .map(|causes| causes.iter().filter_map(find).collect())
+            .collect()
     }
 
     /// Rows of its CSV.

@@ -261,6 +261,7 @@ fn row(what: String, measured: Option<super::experiment::Estimate>, unit: &'stat
         unit,
         target: None,
         reason: None,
+        causes: Vec::new(),
     }
 }
 

@@ -13,9 +13,16 @@ use crate::run::record::{Cell, Factors, Header, Measure, Outcome, Record, Scale}
 use crate::run::stats::{Pick, Sample, Statistic};
 use crate::run::store::Run;
 
-pub(super) struct Invented;
+pub(super) struct Invented {
+    name: &'static str,
+}
 
-pub(super) static INVENTED: Invented = Invented;
+pub(super) static INVENTED: Invented = Invented { name: "invented" };
+
+/// Isolates a cause: of the same records its one claim holds.
+pub(super) static CAUSE: Invented = Invented {
+    name: "cause-invented",
+};
 
 const SYSTEMS: [&str; 7] = [
     "dunlin-quic",
@@ -32,7 +39,7 @@ const LINKS: [&str; 5] = ["Wi-Fi", "ZigBee", "4G", "3G", "Ethernet"];
 
 impl Experiment for Invented {
     fn name(&self) -> &'static str {
-        "invented"
+        self.name
     }
 
     fn about(&self) -> &'static str {
@@ -181,10 +188,15 @@ impl Experiment for Invented {
             unit: "%",
             target: Some(Target::AtMost(target)),
             reason: Some("it was invented"),
+            causes: Vec::new(),
         };
+        if self.name == CAUSE.name {
+            return vec![claim("dunlin-quic", 100.0)];
+        }
+        let cause = claim("dunlin-quic", 100.0).what;
         vec![
             claim("dunlin-quic-0rtt", -50.0),
-            claim("dunlin-quic", -90.0),
+            claim("dunlin-quic", -90.0).because(CAUSE.name, cause),
             claim("dunlin-nowhere", -60.0),
             Claim {
                 target: None,
@@ -270,13 +282,18 @@ fn outcome(cell: &Cell, random: &mut Random) -> Outcome {
 
 /// Stores a run with all cells but this many.
 pub(super) fn store(folder: &Path, scale: Scale, missing: usize) -> Run {
-    let cells = INVENTED.plan(scale);
+    store_of(&INVENTED, folder, scale, missing)
+}
+
+/// The same of either.
+pub(super) fn store_of(of: &Invented, folder: &Path, scale: Scale, missing: usize) -> Run {
+    let cells = of.plan(scale);
     let mut random = Random::new(1);
     let planned = cells.len();
     let mut run = Run {
         folder: folder.to_owned(),
         header: Header {
-            experiment: "invented".to_owned(),
+            experiment: of.name.to_owned(),
             scale,
             planned,
             started: "2026-11-21T18:00:00Z".to_owned(),

@@ -10,9 +10,9 @@ use std::path::Path;
 use super::*;
 use crate::run::experiment::Experiment;
 use crate::run::record::Scale;
-use invented::{INVENTED, store};
+use invented::{CAUSE, INVENTED, store, store_of};
 
-const KNOWN: &[&dyn Experiment] = &[&INVENTED];
+const KNOWN: &[&dyn Experiment] = &[&INVENTED, &CAUSE];
 
 fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap()
@@ -156,6 +156,51 @@ fn the_book_has_its_pictures_and_no_others() {
     );
     write_book(&Site::default(), &book).unwrap();
     assert!(read(&book, "results.md").contains("No run is stored yet."));
+}
+
+#[test]
+fn a_claim_is_explained_by_another_that_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    let _ = store(&runs.join("invented-short"), Scale::Short, 0);
+    let said = || {
+        let site = Site::read(&runs, KNOWN).unwrap();
+        let (book, _) = book::book(&site);
+        let out = folder.path().join("out");
+        write_site(&site, &out).unwrap();
+        let json: serde_json::Value =
+            serde_json::from_str(&read(&out, "invented-short.json")).unwrap();
+        (book, read(&out, "index.html"), json["claims"][1].clone())
+    };
+    let (book, index, json) = said();
+    assert!(book.contains("**Claims:** do not hold: 2 "), "{book}");
+    assert!(
+        !book.contains("explained:") && !book.contains("explained by"),
+        "{book}"
+    );
+    assert!(!index.contains("class=\"v explained\""));
+    assert_eq!(
+        (&json["verdict"], json["causes"].as_array().map(Vec::len)),
+        (&"fails".into(), Some(0))
+    );
+
+    // What a smoke run measured decides nothing.
+    let _ = store_of(&CAUSE, &runs.join("cause-smoke"), Scale::Smoke, 0);
+    assert_eq!(said().2["verdict"], "fails");
+
+    let _ = store_of(&CAUSE, &runs.join("cause-short"), Scale::Short, 0);
+    let (book, index, json) = said();
+    let summary = "hold: 1 \u{b7} explained (a claim that isolates the cause holds): 1 \u{b7} do not hold: 1 ";
+    assert!(book.contains(summary) && index.contains(summary), "{book}");
+    assert!(book.contains("| no, explained |"), "{book}");
+    assert!(
+        book.contains("explained by cause-invented, packets of a handshake, wireless, broker: dunlin-quic against TLS: "),
+        "{book}"
+    );
+    assert!(index.contains("<td class=\"v explained\">no, explained</td>"));
+    assert_eq!(json["verdict"], "explained");
+    assert_eq!(json["causes"][0]["verdict"], "holds");
+    assert!(json["causes"][0]["measured"]["low"].is_number());
 }
 
 #[test]
