@@ -172,6 +172,7 @@ lab-quic: setup ## QUIC on emulated links: wake-up, rebinding, isolation, memory
 lab-quick: ## every experiment of the papers in its short form, with a report (root)
 	scripts/setup-test.sh --lab
 	$(CARGO) build --release --package dunlin --package dunlin-lab --package dunlin-tiny
+	scripts/package/small.sh
 	"$(TARGET)/release/dunlin-lab" run all --out "$(TARGET)/lab/runs" $(ARGS)
 
 lab-book: ## the book's page of results, from the runs in target/lab/runs

@@ -3,6 +3,7 @@
 pub(crate) mod bed;
 mod bench;
 pub(crate) mod capture;
+mod cause;
 mod cipher;
 pub(crate) mod clock;
 mod coap;
@@ -67,6 +68,11 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &reading::Reading,
     &cipher::Cipher,
     &grid::Grid,
+    &cause::Hol,
+    &cause::HalfOpen,
+    &cause::Publish,
+    &cause::CONNECT,
+    &cause::TRANSMIT,
     &storm::Storm,
     &memory::Memory,
     &race::Race,
@@ -78,6 +84,27 @@ mod tests {
 
     use super::*;
     use record::Scale;
+
+    /// A cause that nobody measures would explain nothing, in silence.
+    #[test]
+    fn causes_are_claims_that_experiments_have_with_a_target() {
+        let mut named = 0;
+        for experiment in ALL {
+            for cause in experiment
+                .claims(&[])
+                .iter()
+                .flat_map(|claim| &claim.causes)
+            {
+                let other = ALL.iter().find(|other| other.name() == cause.experiment);
+                let claims = other.map_or_else(Vec::new, |other| other.claims(&[]));
+                let claim = claims.iter().find(|claim| claim.what == cause.what);
+                let target = claim.and_then(|claim| claim.target);
+                assert!(target.is_some(), "{}: {cause:?}", experiment.name());
+                named += 1;
+            }
+        }
+        assert!(named > 0);
+    }
 
     #[test]
     fn experiments_have_plans_figures_and_nothing_to_say_of_nothing() {

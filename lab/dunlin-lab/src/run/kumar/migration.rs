@@ -52,7 +52,7 @@ const SYSTEMS: [&str; 5] = [
 const SHOWN: &str = "throughput-shown";
 
 /// What claims are about, twice, and what it is compared with.
-const SHORT: [&str; 2] = ["dunlin-quic", "mosquitto-tls"];
+const SHORT: [&str; 3] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls"];
 
 pub(super) struct Migration;
 

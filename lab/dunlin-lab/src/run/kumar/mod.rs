@@ -1,9 +1,9 @@
 //! The experiments of paper 000: MQTT over QUIC against MQTT over TLS and TCP
 //! on a wired, a wireless and a long-distance network.
 
-mod half_open;
+pub(super) mod half_open;
 mod handshake;
-mod hol;
+pub(super) mod hol;
 mod migration;
 
 use super::experiment::{Claim, Experiment, Target};

@@ -8,6 +8,7 @@
 
 mod bytes;
 mod connect;
+pub(super) mod once;
 mod publish;
 mod publisher;
 mod resources;
@@ -24,6 +25,7 @@ use super::bench::Bench;
 use super::coap;
 use super::experiment::{Claim, Estimate, Figure, Kind, PaperPoint, Target};
 use super::generator::Generator;
+use super::plan;
 use super::record::{Cell, Record, Scale};
 use super::stats::{Pick, Sample, Statistic};
 
@@ -38,7 +40,7 @@ const SYSTEMS: [&str; 6] = [
 ];
 
 /// Time of a packet each way.
-const DELAY: &str = "delay=5ms";
+pub(super) const DELAY: &str = "delay=5ms";
 
 /// Loss at the clients' egress, in percent.
 const fn losses(scale: Scale) -> &'static [&'static str] {
@@ -55,7 +57,7 @@ fn link(cell: &Cell) -> Vec<String> {
 }
 
 /// The loss of a cell, as a setting.
-fn loss(cell: &Cell) -> String {
+pub(super) fn loss(cell: &Cell) -> String {
     format!("up.loss={}%", cell.factor("loss_percent"))
 }
 
@@ -165,6 +167,25 @@ fn change(
 ) -> Option<Estimate> {
     let base = sample(records, theirs, metric, loss);
     sample(records, ours, metric, loss).change(&base, Statistic::Mean)
+}
+
+/// Repetitions in a short run of the cells that claims with a target are about: these
+/// systems, with the highest loss.
+const SHORT_TIMES: u32 = 5;
+
+/// More repetitions of the cells with that loss of these systems, for a short run.
+fn again(name: &str, scale: Scale, systems: &[&str]) -> Vec<Cell> {
+    if scale != Scale::Short {
+        return Vec::new();
+    }
+    let worst = losses(scale)
+        .last()
+        .copied()
+        .into_iter()
+        .collect::<Vec<_>>();
+    let mut cells = plan::cells(name, systems, &[("loss_percent", &worst)], SHORT_TIMES);
+    cells.retain(|cell| cell.repetition > 0);
+    cells
 }
 
 /// A row without a reason.

@@ -13,7 +13,7 @@ mod transmit;
 pub(super) use connect::Connect;
 pub(super) use mesh::Mesh;
 pub(super) use size::Size;
-pub(super) use transmit::Transmit;
+pub(super) use transmit::{SHORT_SYNTHETIC, Transmit};
 
 use core::time::Duration;
 use std::process::{Child, Command, Stdio};
@@ -21,12 +21,13 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use dunlin_link::Topology;
 use dunlin_link::linux::{Testbed, TestbedOptions};
+use dunlin_link::{Loss, Topology};
 use serde::de::DeserializeOwned;
 
 use super::experiment::{Claim, Estimate, Target};
-use super::record::{Cell, Record};
+use super::plan;
+use super::record::{Cell, Record, Scale};
 use super::stats::{Pick, Sample, Statistic};
 use super::systems::{Serving, System};
 use super::validity;
@@ -45,10 +46,37 @@ const SYSTEMS: [&str; 4] = ["dunlin-quic", "dunlin-tls", "mosquitto-tls", "mqttv
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Kinds of links, in the order of the paper's tables.
-const LINKS: [&str; 5] = ["wifi", "zigbee", "4g", "3g", "ethernet"];
+pub(super) const LINKS: [&str; 5] = ["wifi", "zigbee", "4g", "3g", "ethernet"];
 
 /// Scenarios, each a table.
-const SCENARIOS: [&str; 3] = ["home", "printer", "synthetic"];
+pub(super) const SCENARIOS: [&str; 3] = ["home", "printer", "synthetic"];
+
+/// What QUIC is compared with.
+pub(super) const OTHERS: [&str; 2] = ["dunlin-tls", "mosquitto-tls"];
+
+/// Round trips that count as sooner, and as on a par.
+pub(super) const SOONER: f64 = -0.5;
+pub(super) const ALIKE: f64 = 0.5;
+
+/// A factor of cells whose links lose nothing.
+pub(super) const LOSSLESS: (&str, &[&str]) = ("loss", &["none"]);
+
+/// Experiments that isolate causes.
+pub(super) const CAUSES_CONNECT: &str = "cause-connect";
+pub(super) const CAUSES_TRANSMIT: &str = "cause-transmit";
+
+/// Repetitions in a short run of cells that a claim is about which few leave open.
+const SHORT_TIMES: u32 = 5;
+
+/// The claim of [`CAUSES_CONNECT`].
+pub(super) fn connects_lossless(scenario: &str, other: &str) -> String {
+    format!("connection time, {scenario}, nothing lost: dunlin-quic against {other}")
+}
+
+/// The claim of [`CAUSES_TRANSMIT`].
+pub(super) fn transmits_lossless(scenario: &str, other: &str) -> String {
+    format!("transmission time, {scenario}, nothing lost: dunlin-quic against {other}")
+}
 
 /// Clients of the dumbbell, first those that are one of a cluster.
 const CLIENTS: [&str; 10] = [
@@ -92,7 +120,13 @@ impl<'a> Bed<'a> {
     fn start(lab: &'a Lab, cell: &Cell) -> Result<Self> {
         let system = System::of(cell)?;
         let profile = profile(cell.factor("scenario"), cell.factor("link"));
-        let topology = Topology::dumbbell(&load(&profile)?)?;
+        let mut links = load(&profile)?;
+        if cell.factor(LOSSLESS.0) == "none" {
+            for side in &mut links {
+                side.loss = Loss::None;
+            }
+        }
+        let topology = Topology::dumbbell(&links)?;
         let mut options = TestbedOptions::new(format!("run-{}", std::process::id()), topology);
         options.seed = cell.seed;
         let testbed = start_testbed(options)?;
@@ -175,20 +209,21 @@ impl Running {
     }
 }
 
-/// The mean over all links of the difference between two systems' medians. Only
+/// The mean over these links of the difference between two systems' medians. Only
 /// cells of one link are compared with each other, so intervals are made link by
 /// link and added as those of independent values.
-fn difference(
+pub(super) fn difference(
     records: &[Record],
     [ours, theirs]: [&str; 2],
     metric: &str,
     scenario: &str,
+    links: &[&str],
 ) -> Option<Estimate> {
     let of = |system: &str, link: &str| {
         let pick = Pick::new(system, metric).at("scenario", scenario);
         Sample::of(records, &pick.at("link", link))
     };
-    let links: Vec<Estimate> = LINKS
+    let links: Vec<Estimate> = links
         .iter()
         .filter_map(|link| of(ours, link).difference(&of(theirs, link), Statistic::Median))
         .collect();
@@ -205,6 +240,25 @@ fn difference(
     })
 }
 
+/// More repetitions of cells of a short run: those of these scenarios and of the systems
+/// that claims are about.
+fn again(name: &str, cells: &[Cell], scale: Scale, scenarios: &[&str]) -> Vec<Cell> {
+    let judged = |cell: &&Cell| {
+        let system = cell.system.as_str();
+        scenarios.contains(&cell.factor("scenario"))
+            && (system == "dunlin-quic" || OTHERS.contains(&system))
+    };
+    let times = if scale == Scale::Short {
+        SHORT_TIMES
+    } else {
+        1
+    };
+    let once: Vec<&Cell> = cells.iter().filter(judged).collect();
+    let more = (1..times).flat_map(|repetition| once.iter().map(move |cell| (repetition, *cell)));
+    more.map(|(repetition, once)| plan::cell(name, &once.system, once.factors.clone(), repetition))
+        .collect()
+}
+
 /// Over QUIC against over TLS, in round trips of the links, over all links.
 fn claims(
     records: &[Record],
@@ -215,8 +269,9 @@ fn claims(
 ) -> Vec<Claim> {
     let mut rows = Vec::new();
     for (scenario, (said, target)) in SCENARIOS.into_iter().zip(paper) {
-        for other in ["dunlin-tls", "mosquitto-tls"] {
-            let measured = difference(records, ["dunlin-quic", other], metric, scenario);
+        for other in OTHERS {
+            let pair = ["dunlin-quic", other];
+            let measured = difference(records, pair, metric, scenario, &LINKS);
             rows.push(Claim {
                 what: format!("{what}, {scenario}: dunlin-quic against {other}"),
                 paper: said.to_owned(),
@@ -234,7 +289,7 @@ fn claims(
             ours,
             &format!("{what}, {scenario}"),
             "RTT",
-            |other| difference(records, [ours, other], metric, scenario),
+            |other| difference(records, [ours, other], metric, scenario, &LINKS),
         ));
     }
     rows

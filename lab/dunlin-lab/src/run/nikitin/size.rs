@@ -33,6 +33,10 @@ const STEPS: [(&str, &str, &str); 5] = [
     ("+ fat LTO, one unit", "LTO", "fat"),
 ];
 
+/// `dunlin` as `make small` builds it: all steps, without what only other commands, AMQP
+/// and the page need, and without tables for unwinding.
+const ALONE: &str = "+ broker alone";
+
 /// Crates that are shown by name.
 const CRATES: usize = 12;
 
@@ -55,11 +59,18 @@ impl Experiment for Size {
             (Scale::Paper, _) | (_, None) => (&BINARIES, &steps),
             (_, Some(steps)) => (&["dunlin", "dunlin-tiny"], steps),
         };
-        plan::cells(self.name(), binaries, &[("step", steps)], 1)
+        let mut cells = plan::cells(self.name(), binaries, &[("step", steps)], 1);
+        if scale != Scale::Smoke {
+            let alone = [("step", [ALONE].as_slice())];
+            cells.extend(plan::cells(self.name(), &["dunlin"], &alone, 1));
+        }
+        cells
     }
 
-    fn seconds(&self, _cell: &Cell, scale: Scale) -> f64 {
+    fn seconds(&self, cell: &Cell, scale: Scale) -> f64 {
         match scale {
+            // `make lab-quick` has built it.
+            Scale::Short if cell.factor("step") == ALONE => 1.0,
             // Each step is a build of its own.
             Scale::Paper => 300.0,
             _ => 0.3,
@@ -69,6 +80,7 @@ impl Experiment for Size {
     fn run(&self, cell: &Cell, scale: Scale, lab: &Lab) -> Result<Outcome> {
         let step = cell.factor("step");
         let file = match scale {
+            _ if step == ALONE => small()?,
             Scale::Paper if step != "stripped" => build(&cell.system, step)?,
             Scale::Paper => strip(lab, &build(&cell.system, "built")?)?,
             _ => {
@@ -138,8 +150,11 @@ impl Experiment for Size {
             Sample::of(records, &Pick::new(binary, "size").at("step", step))
         };
         let last = |binary: &str| {
-            let steps = STEPS.iter().rev().map(|(name, ..)| size(binary, name));
-            steps.into_iter().find(|sample| !sample.is_empty())
+            let steps = STEPS.iter().rev().map(|(name, ..)| *name);
+            let mut steps = core::iter::once(ALONE)
+                .chain(steps)
+                .map(|name| size(binary, name));
+            steps.find(|sample| !sample.is_empty())
         };
         let mut rows = Vec::new();
         for binary in BINARIES {
@@ -194,7 +209,7 @@ fn claim(
 ) -> Claim {
     let reason = (what.starts_with("dunlin,")).then_some(
         "dunlin is broker, command line clients, bench and tools in one binary, \
-         and its cryptography is optimised for speed",
+         and its cryptography is optimised for speed; `make small` builds the broker alone",
     );
     Claim {
         what,
@@ -296,6 +311,17 @@ fn build(name: &str, step: &str) -> Result<PathBuf> {
     }
     output(command).with_context(|| format!("cannot build {name}"))?;
     Ok(file)
+}
+
+/// Has `make small` build the broker alone, or look at what it has built.
+fn small() -> Result<PathBuf> {
+    let script = "scripts/package/small.sh";
+    if !Path::new(script).is_file() {
+        bail!("run this in the repository, for there is something to build");
+    }
+    output(Command::new(script)).with_context(|| format!("{script} failed"))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    Ok(PathBuf::from(target.unwrap_or_else(|| "target".into())).join("small/dunlin"))
 }
 
 fn strip(lab: &Lab, file: &Path) -> Result<PathBuf> {

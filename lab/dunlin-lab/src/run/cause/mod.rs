@@ -1,0 +1,33 @@
+//! Experiments that isolate why a claim of another one does not hold, or stays open: each
+//! measures the same with one cause taken away, or the best that the cause leaves to
+//! anyone. Their claims have targets of their own; see [`Cause`](super::experiment::Cause).
+
+mod dumbbell;
+mod half_open;
+mod hol;
+mod publish;
+
+pub(super) use dumbbell::{CONNECT, TRANSMIT};
+pub(super) use half_open::HalfOpen;
+pub(super) use hol::Hol;
+pub(super) use publish::Publish;
+
+use super::experiment::{Claim, Estimate, Target};
+
+/// A row that is of no paper.
+fn row(
+    what: String,
+    measured: Option<Estimate>,
+    unit: &'static str,
+    target: Option<Target>,
+) -> Claim {
+    Claim {
+        what,
+        paper: "ours".to_owned(),
+        measured,
+        unit,
+        target,
+        reason: None,
+        causes: Vec::new(),
+    }
+}
