@@ -124,6 +124,7 @@ impl Experiment for Grid {
             timeout,
             until: "connack",
             early: false,
+            initial_rtt: None,
         })?;
         let mut command = bench.load(bench.system.streams);
         let load = Load {

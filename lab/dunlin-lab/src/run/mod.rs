@@ -70,6 +70,7 @@ pub(crate) static ALL: &[&dyn Experiment] = &[
     &grid::Grid,
     &cause::Hol,
     &cause::HalfOpen,
+    &cause::Handshake,
     &cause::Publish,
     &cause::CONNECT,
     &cause::TRANSMIT,

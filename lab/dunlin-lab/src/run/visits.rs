@@ -59,6 +59,8 @@ pub(super) struct Visits<'a> {
     pub(super) until: &'a str,
     /// Each comes once before, and sends early data with its ticket.
     pub(super) early: bool,
+    /// What our clients assume of a path over QUIC; their default if not given.
+    pub(super) initial_rtt: Option<Duration>,
 }
 
 impl Visits<'_> {
@@ -66,6 +68,9 @@ impl Visits<'_> {
     pub(super) fn of(&self, mut command: Command, url: &str, ca: &Path) -> Command {
         command.args(["bench", "--quiet", "--json", "-", "--url", url]);
         command.arg("--ca").arg(ca);
+        if let Some(trip) = self.initial_rtt {
+            command.args(["--initial-rtt", &trip.as_millis().to_string()]);
+        }
         self.add_to(command)
     }
 

@@ -1,6 +1,7 @@
 //! `cause-connect` and `cause-transmit`: `nikitin-connect` on the links of the printer
 //! farm, and `nikitin-transmit`, on links that lose nothing and are the same otherwise.
 //! What is left of a difference then is of the transports, and not of who was unlucky.
+//! `cause-transmit` has QUIC with a larger window at first, too.
 
 use anyhow::Result;
 
@@ -75,8 +76,23 @@ impl Experiment for Lossless {
             _ if self.connects => (self.scenarios(), &LINKS, 5),
             _ => (self.scenarios(), &LINKS, 3),
         };
-        let factors = [("scenario", scenarios), ("link", links), LOSSLESS];
+        let windows: &[&str] = match self.connects {
+            true => &[nikitin::DEFAULT],
+            false => &[nikitin::DEFAULT, nikitin::WIDE],
+        };
+        let factors = [
+            ("scenario", scenarios),
+            ("link", links),
+            (nikitin::WINDOW, windows),
+            LOSSLESS,
+        ];
         let mut cells = plan::cells(self.name(), &SYSTEMS, &factors, times);
+        // TCP's window is the kernel's.
+        cells.retain(|cell| {
+            cell.factor(nikitin::WINDOW) == nikitin::DEFAULT
+                || cell.system == SYSTEMS[0]
+                    && nikitin::WIDE_SCENARIOS.contains(&cell.factor("scenario"))
+        });
         // As in the short form, with which it is compared.
         cells.retain(|cell| {
             let synthetic = cell.factor("scenario") == "synthetic";
@@ -109,6 +125,7 @@ impl Experiment for Lossless {
         };
         vec![Figure {
             facet: Some("scenario"),
+            split: Some(nikitin::WINDOW),
             log_y: true,
             ..Figure::new(id, title, self.metric(), Kind::Bars { x: "link" })
         }]
@@ -116,21 +133,38 @@ impl Experiment for Lossless {
 
     fn claims(&self, records: &[Record]) -> Vec<Claim> {
         let most = if self.connects { SOONER } else { ALIKE };
+        // TLS as it is, and QUIC with this window.
+        let with = |window: &str| -> Vec<Record> {
+            let has = |record: &&Record| {
+                record.cell.system != SYSTEMS[0] || record.cell.factor(nikitin::WINDOW) == window
+            };
+            records.iter().filter(has).cloned().collect()
+        };
+        let (default, wide) = (with(nikitin::DEFAULT), with(nikitin::WIDE));
         let mut rows = Vec::new();
+        let mut add = |records: &[Record], what, scenario: &str, other| {
+            let pair = [SYSTEMS[0], other];
+            let measured = nikitin::difference(records, pair, self.metric(), scenario, &LINKS);
+            rows.push(super::row(
+                what,
+                measured,
+                "RTT",
+                Some(Target::AtMost(most)),
+            ));
+        };
         for scenario in self.scenarios() {
             for other in nikitin::OTHERS {
-                let what = match self.connects {
-                    true => nikitin::connects_lossless(scenario, other),
-                    false => nikitin::transmits_lossless(scenario, other),
-                };
-                let pair = ["dunlin-quic", other];
-                let measured = nikitin::difference(records, pair, self.metric(), scenario, &LINKS);
-                rows.push(super::row(
-                    what,
-                    measured,
-                    "RTT",
-                    Some(Target::AtMost(most)),
-                ));
+                if self.connects {
+                    let what = nikitin::connects_lossless(scenario, other);
+                    add(&default, what, scenario, other);
+                    continue;
+                }
+                let what = nikitin::transmits_lossless(scenario, other);
+                add(&default, what, scenario, other);
+                if nikitin::WIDE_SCENARIOS.contains(scenario) {
+                    let what = nikitin::transmits_wide(scenario, other);
+                    add(&wide, what, scenario, other);
+                }
             }
         }
         rows

@@ -4,11 +4,13 @@
 
 mod dumbbell;
 mod half_open;
+mod handshake;
 mod hol;
 mod publish;
 
 pub(super) use dumbbell::{CONNECT, TRANSMIT};
 pub(super) use half_open::HalfOpen;
+pub(super) use handshake::Handshake;
 pub(super) use hol::Hol;
 pub(super) use publish::Publish;
 

@@ -7,7 +7,7 @@
 //! With CoAP a publisher puts, and `coap-server` notifies an observer.
 
 mod bytes;
-mod connect;
+pub(super) mod connect;
 pub(super) mod once;
 mod publish;
 mod publisher;

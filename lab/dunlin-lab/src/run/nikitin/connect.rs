@@ -118,6 +118,7 @@ impl Experiment for Connect {
                 timeout,
                 until: "handshake",
                 early: false,
+                initial_rtt: None,
             };
             running.push(Running::start(bed.visits(&visits, client)?)?);
         }

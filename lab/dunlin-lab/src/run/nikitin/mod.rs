@@ -13,7 +13,7 @@ mod transmit;
 pub(super) use connect::Connect;
 pub(super) use mesh::Mesh;
 pub(super) use size::Size;
-pub(super) use transmit::{SHORT_SYNTHETIC, Transmit};
+pub(super) use transmit::{DEFAULT, SHORT_SYNTHETIC, Transmit, WINDOW};
 
 use core::time::Duration;
 use std::process::{Child, Command, Stdio};
@@ -76,6 +76,22 @@ pub(super) fn connects_lossless(scenario: &str, other: &str) -> String {
 /// The claim of [`CAUSES_TRANSMIT`].
 pub(super) fn transmits_lossless(scenario: &str, other: &str) -> String {
     format!("transmission time, {scenario}, nothing lost: dunlin-quic against {other}")
+}
+
+/// Bytes that QUIC may have in flight at first for its messages to take as many round
+/// trips as those of TCP with ten segments of 1,460 (RFC 6928): the default is ten packets
+/// of 1,200 (RFC 9002, 7.2).
+pub(super) const WIDE: &str = "30000";
+
+/// Scenarios whose messages do not fit into the first window.
+pub(super) const WIDE_SCENARIOS: [&str; 2] = ["home", "printer"];
+
+/// The claim of [`CAUSES_TRANSMIT`] with [`WIDE`].
+pub(super) fn transmits_wide(scenario: &str, other: &str) -> String {
+    format!(
+        "transmission time, {scenario}, nothing lost, {WIDE} bytes in flight at first: \
+         dunlin-quic against {other}"
+    )
 }
 
 /// Clients of the dumbbell, first those that are one of a cluster.

@@ -14,8 +14,8 @@ use super::super::experiment::{Claim, Experiment, Figure, Kind, Target};
 use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::{
-    ALIKE, Bed, CAUSES_TRANSMIT, CLIENTS, LINKS, OTHERS, Running, SCENARIOS, SYSTEMS, again,
-    claims, round_trip, transmits_lossless,
+    ALIKE, Bed, CAUSES_TRANSMIT, CLIENTS, LINKS, OTHERS, Running, SCENARIOS, SYSTEMS,
+    WIDE_SCENARIOS, again, claims, round_trip, transmits_lossless, transmits_wide,
 };
 use crate::lab::Lab;
 
@@ -107,6 +107,10 @@ fn clients(scale: Scale, link: &str) -> usize {
         _ => 1,
     }
 }
+
+/// A factor of cells: bytes that QUIC may have in flight at first, or [`DEFAULT`].
+pub(in super::super) const WINDOW: &str = "initial_window";
+pub(in super::super) const DEFAULT: &str = "default";
 
 /// Links of the synthetic scenario on which a connection can be had in seconds.
 pub(in super::super) const SHORT_SYNTHETIC: [&str; 2] = ["wifi", "ethernet"];
@@ -204,6 +208,10 @@ impl Experiment for Transmit {
             let mut command = bed.publisher(client)?;
             command.args(["-q", "1", "-t", topic, "--repeat", count, "-M", count, "-f"]);
             command.arg(&file);
+            let window = cell.factor(WINDOW);
+            if !matches!(window, "" | DEFAULT) {
+                command.args(["--initial-window", window]);
+            }
             running.push(Running::start(command)?);
         }
         let patience = parse_duration(size.timeout)?;
@@ -271,12 +279,17 @@ impl Experiment for Transmit {
             paper,
             Some(FEW),
         );
-        let causes = SCENARIOS
+        // The rows of the paper come first, in this order.
+        let pairs = SCENARIOS
             .into_iter()
-            .flat_map(|scenario| OTHERS.map(|other| transmits_lossless(scenario, other)));
-        // The rows of the paper come first, in the same order.
-        for (row, cause) in rows.iter_mut().zip(causes) {
-            *row = row.clone().because(CAUSES_TRANSMIT, cause);
+            .flat_map(|scenario| OTHERS.map(|other| (scenario, other)));
+        for (row, (scenario, other)) in rows.iter_mut().zip(pairs) {
+            let lossless = transmits_lossless(scenario, other);
+            *row = row.clone().because(CAUSES_TRANSMIT, lossless);
+            if WIDE_SCENARIOS.contains(&scenario) {
+                let wide = transmits_wide(scenario, other);
+                *row = row.clone().because(CAUSES_TRANSMIT, wide);
+            }
         }
         rows
     }
