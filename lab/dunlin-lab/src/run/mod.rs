@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use record::Scale;
 
-    /// A cause that nobody measures would explain nothing, in silence.
+    /// A cause that no experiment measures would explain nothing, in silence.
     #[test]
     fn causes_are_claims_that_experiments_have_with_a_target() {
         let mut named = 0;

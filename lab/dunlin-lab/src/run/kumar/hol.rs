@@ -32,7 +32,7 @@ use super::{change, measure};
 use crate::lab::Lab;
 
 /// Messages a second.
-pub(in super::super) const RATE: f64 = 250.0;
+pub(crate) const RATE: f64 = 250.0;
 
 const TOPICS: u32 = 8;
 
@@ -70,16 +70,16 @@ const WIRELESS: &str = "the way alone takes 5 ms; what TCP adds depends on wheth
                         three seconds";
 
 /// The experiment that isolates causes.
-pub(in super::super) const CAUSES: &str = "cause-hol";
+pub(crate) const CAUSES: &str = "cause-hol";
 
 /// What the issue expects is the best of the paper, at 10 %, on every testbed.
-pub(in super::super) const MOST: f64 = -55.6;
+pub(crate) const MOST: f64 = -55.6;
 
 /// Testbeds where it is not met by much.
-pub(in super::super) const NARROW: [&str; 2] = ["wired", "long-distance"];
+pub(crate) const NARROW: [&str; 2] = ["wired", "long-distance"];
 
 /// What no transport can be better than there.
-pub(in super::super) fn floor(testbed: &str) -> String {
+pub(crate) fn floor(testbed: &str) -> String {
     format!(
         "mean latency, {testbed}: QUIC with a stream per topic, nothing dropped, \
          against Mosquitto over TLS, 10 % dropped"
@@ -87,7 +87,7 @@ pub(in super::super) fn floor(testbed: &str) -> String {
 }
 
 /// The same with messages that are farther apart.
-pub(in super::super) fn apart(testbed: &str) -> String {
+pub(crate) fn apart(testbed: &str) -> String {
     format!(
         "mean latency, {testbed}, 10 % dropped, 20 ms between messages: \
          QUIC with a stream per topic against Mosquitto over TLS"
@@ -279,11 +279,7 @@ impl Experiment for Hol {
 
 /// Latency with so many messages a second for so long, while packets are dropped as the
 /// cell's factors say.
-pub(in super::super) fn measured(
-    cell: &Cell,
-    (rate, time): (f64, Duration),
-    lab: &Lab,
-) -> Result<Outcome> {
+pub(crate) fn measured(cell: &Cell, (rate, time): (f64, Duration), lab: &Lab) -> Result<Outcome> {
     let system = System::of(cell)?;
     let bed = Bed::start(cell.factor("testbed"), cell.seed, None)?;
     let mut broker = system.serve(lab, bed.namespace(BROKER)?, &Serving::default())?;

@@ -28,15 +28,15 @@ pub(crate) const HANDSHAKE: Connect = Connect { subscribe: false };
 pub(crate) const SUBSCRIBE: Connect = Connect { subscribe: true };
 
 /// A factor of cells: milliseconds that QUIC assumes of a path, or anything else.
-pub(in super::super) const INITIAL_RTT: &str = "initial_rtt_ms";
+pub(crate) const INITIAL_RTT: &str = "initial_rtt_ms";
 
 /// The experiment that isolates causes of the handshake's mean, and its claim.
-pub(in super::super) const CAUSES: &str = "cause-handshake";
+pub(crate) const CAUSES: &str = "cause-handshake";
 
 /// The percent that "almost half" is taken for.
-pub(in super::super) const HALF: f64 = -40.0;
+pub(crate) const HALF: f64 = -40.0;
 
-pub(in super::super) fn knows_path(other: &str) -> String {
+pub(crate) fn knows_path(other: &str) -> String {
     format!(
         "mean delay of handshake, 20 % loss, QUIC knows the round trip: \
          dunlin-quic against {other}"

@@ -1,13 +1,13 @@
 //! What isolates why a mean of `milios-publish` is not flat.
 
 /// The experiment.
-pub(in super::super) const CAUSES: &str = "cause-publish";
+pub(crate) const CAUSES: &str = "cause-publish";
 
 /// Percent that a delay may be more where packets are lost.
-pub(in super::super) const STABLE: f64 = 10.0;
+pub(crate) const STABLE: f64 = 10.0;
 
 /// Its claim: even a sender that knows of a loss as soon as anyone can needs more.
-pub(in super::super) fn floor() -> String {
+pub(crate) fn floor() -> String {
     "publish delay of a sender that sends once and repeats after a round trip, mean: \
      10 % loss against none"
         .to_owned()

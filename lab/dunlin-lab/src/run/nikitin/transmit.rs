@@ -109,11 +109,11 @@ fn clients(scale: Scale, link: &str) -> usize {
 }
 
 /// A factor of cells: bytes that QUIC may have in flight at first, or [`DEFAULT`].
-pub(in super::super) const WINDOW: &str = "initial_window";
-pub(in super::super) const DEFAULT: &str = "default";
+pub(crate) const WINDOW: &str = "initial_window";
+pub(crate) const DEFAULT: &str = "default";
 
 /// Links of the synthetic scenario on which a connection can be had in seconds.
-pub(in super::super) const SHORT_SYNTHETIC: [&str; 2] = ["wifi", "ethernet"];
+pub(crate) const SHORT_SYNTHETIC: [&str; 2] = ["wifi", "ethernet"];
 
 /// Why it may look otherwise.
 const FEW: &str = "A burst of a hundred small messages is a few packets, and one that is lost is \
