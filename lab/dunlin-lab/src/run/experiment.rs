@@ -27,6 +27,11 @@ pub(crate) trait Experiment: Sync {
     fn in_all(&self) -> bool {
         true
     }
+    /// Whether its claims isolate causes of misses of others: they are counted with what
+    /// they explain, and not by themselves.
+    fn isolates(&self) -> bool {
+        false
+    }
     /// What to install before it can be run, if anything.
     fn missing(&self) -> Option<&'static str> {
         None

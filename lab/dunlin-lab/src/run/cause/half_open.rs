@@ -55,6 +55,10 @@ impl Experiment for HalfOpen {
         "ours"
     }
 
+    fn isolates(&self) -> bool {
+        true
+    }
+
     fn plan(&self, scale: Scale) -> Vec<Cell> {
         let (publishers, times): (&[&str], u32) = match scale {
             Scale::Smoke => (&[ONE], 1),

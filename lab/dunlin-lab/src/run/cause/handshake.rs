@@ -37,6 +37,10 @@ impl Experiment for Handshake {
         "ours"
     }
 
+    fn isolates(&self) -> bool {
+        true
+    }
+
     fn plan(&self, scale: Scale) -> Vec<Cell> {
         let (loss, times) = match scale {
             Scale::Smoke => ("10", 1),

@@ -2,17 +2,17 @@
 //! measures the same with one cause taken away, or the best that the cause leaves to
 //! anyone. Their claims have targets of their own; see [`Cause`](super::experiment::Cause).
 
-mod dumbbell;
 mod half_open;
 mod handshake;
 mod hol;
 mod publish;
+mod transmit;
 
-pub(super) use dumbbell::{CONNECT, TRANSMIT};
 pub(super) use half_open::HalfOpen;
 pub(super) use handshake::Handshake;
 pub(super) use hol::Hol;
 pub(super) use publish::Publish;
+pub(super) use transmit::Transmit;
 
 use super::experiment::{Claim, Estimate, Target};
 

@@ -46,7 +46,7 @@ const ROUND_TRIPS: u32 = 50;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 
 /// Between two datagrams.
-const EVERY: Duration = Duration::from_micros(500);
+const EVERY: Duration = Duration::from_micros(200);
 
 /// From the last datagram of a round until all that are not lost have arrived.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -70,8 +70,8 @@ const PROBE: &str = "probe timeout";
 const fn datagrams(scale: Scale) -> u32 {
     match scale {
         Scale::Smoke => 200,
-        Scale::Short => 5_000,
-        Scale::Paper => 20_000,
+        Scale::Short => 16_000,
+        Scale::Paper => 50_000,
     }
 }
 
@@ -86,6 +86,10 @@ impl Experiment for Publish {
 
     fn source(&self) -> &'static str {
         "ours"
+    }
+
+    fn isolates(&self) -> bool {
+        true
     }
 
     fn plan(&self, scale: Scale) -> Vec<Cell> {

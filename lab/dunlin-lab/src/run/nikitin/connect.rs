@@ -12,8 +12,8 @@ use super::super::plan;
 use super::super::record::{Cell, Outcome, Record, Scale};
 use super::super::visits::{Visited, Visits};
 use super::{
-    Bed, CAUSES_CONNECT, CLIENTS, LINKS, OTHERS, Running, SCENARIOS, SOONER, SYSTEMS, again,
-    claims, connects_lossless, difference, round_trip,
+    Bed, CLIENTS, FAST, LINKS, OTHERS, Running, SCENARIOS, SOONER, SYSTEMS, again, claims,
+    difference, round_trip,
 };
 use crate::lab::Lab;
 
@@ -186,16 +186,13 @@ impl Experiment for Connect {
                 format!("connection time, {PRINTER} without ZigBee: dunlin-quic against {other}");
             let printer = format!("connection time, {PRINTER}: dunlin-quic against {other}");
             if let Some(row) = rows.iter_mut().find(|row| row.what == printer) {
-                let lossless = connects_lossless(PRINTER, other);
-                let caused = row.clone().because(CAUSES_CONNECT, lossless);
-                *row = caused.because(self.name(), fast.clone());
+                *row = row.clone().because(self.name(), fast.clone());
             }
-            let links: Vec<&str> = LINKS.into_iter().filter(|link| *link != "zigbee").collect();
             let pair = ["dunlin-quic", other];
             rows.push(Claim {
                 what: fast,
                 paper: "not said".to_owned(),
-                measured: difference(records, pair, "connect-rtts", PRINTER, &links),
+                measured: difference(records, pair, "connect-rtts", PRINTER, &FAST),
                 unit: "RTT",
                 target: sooner,
                 reason: None,

@@ -48,6 +48,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Kinds of links, in the order of the paper's tables.
 pub(super) const LINKS: [&str; 5] = ["wifi", "zigbee", "4g", "3g", "ethernet"];
 
+/// Without the slow one, on which three clients share 250 kbit/s.
+pub(super) const FAST: [&str; 4] = ["wifi", "4g", "3g", "ethernet"];
+
 /// Scenarios, each a table.
 pub(super) const SCENARIOS: [&str; 3] = ["home", "printer", "synthetic"];
 
@@ -61,21 +64,18 @@ pub(super) const ALIKE: f64 = 0.5;
 /// A factor of cells whose links lose nothing.
 pub(super) const LOSSLESS: (&str, &[&str]) = ("loss", &["none"]);
 
-/// Experiments that isolate causes.
-pub(super) const CAUSES_CONNECT: &str = "cause-connect";
+/// The experiment that isolates causes of [`Transmit`].
 pub(super) const CAUSES_TRANSMIT: &str = "cause-transmit";
 
 /// Repetitions in a short run of cells that a claim is about which few leave open.
 const SHORT_TIMES: u32 = 5;
 
-/// The claim of [`CAUSES_CONNECT`].
-pub(super) fn connects_lossless(scenario: &str, other: &str) -> String {
-    format!("connection time, {scenario}, nothing lost: dunlin-quic against {other}")
-}
-
 /// The claim of [`CAUSES_TRANSMIT`].
 pub(super) fn transmits_lossless(scenario: &str, other: &str) -> String {
-    format!("transmission time, {scenario}, nothing lost: dunlin-quic against {other}")
+    format!(
+        "transmission time, {scenario} without ZigBee, nothing lost: \
+         dunlin-quic against {other}"
+    )
 }
 
 /// Bytes that QUIC may have in flight at first for its messages to take as many round
@@ -89,7 +89,8 @@ pub(super) const WIDE_SCENARIOS: [&str; 2] = ["home", "printer"];
 /// The claim of [`CAUSES_TRANSMIT`] with [`WIDE`].
 pub(super) fn transmits_wide(scenario: &str, other: &str) -> String {
     format!(
-        "transmission time, {scenario}, nothing lost, {WIDE} bytes in flight at first: \
+        "transmission time, {scenario} without ZigBee, nothing lost, {WIDE} bytes in flight \
+         at first: \
          dunlin-quic against {other}"
     )
 }

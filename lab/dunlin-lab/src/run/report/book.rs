@@ -22,8 +22,13 @@ pub(super) fn book(site: &Site) -> (String, Vec<(String, String)>) {
          [The testbed](testbed.md) says how, and how to measure it again; \
          [Reports](reports.md) says how to read it.\n\n",
     );
-    let counts = claim::counts(quoted.iter().flat_map(|shown| &shown.claims));
-    if counts.is_empty() {
+    let counts = claim::counts(
+        quoted
+            .iter()
+            .filter(|shown| shown.counts())
+            .flat_map(|shown| &shown.claims),
+    );
+    if quoted.iter().all(|shown| shown.claims.is_empty()) {
         page.push_str("No run is stored yet.\n");
         return (page, Vec::new());
     }

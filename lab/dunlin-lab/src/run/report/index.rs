@@ -10,14 +10,14 @@ use super::site::{Shown, Site, scale};
 pub(super) fn page(site: &Site) -> String {
     let mut body = String::from("<h1>The experiments of the papers</h1>\n");
     let quoted = site.quoted();
-    let counted = quoted.iter().filter(|shown| !shown.is_smoke());
+    let counted = quoted.iter().filter(|shown| shown.counts());
     let all = counted.flat_map(|shown| &shown.claims);
     let summary = claim::summary(&claim::counts(all));
     if summary.is_empty() {
         body.push_str("<p class=\"quiet\">No claims yet, but of smoke runs.</p>\n");
     } else {
         body.push_str(&format!(
-            "<div class=\"card\"><p>Claims, without those of smoke runs: {}.</p><p class=\"quiet\">{}</p></div>\n",
+            "<div class=\"card\"><p>Claims, without those of smoke runs and those that isolate causes: {}.</p><p class=\"quiet\">{}</p></div>\n",
             escape(&summary),
             html::LEGEND
         ));

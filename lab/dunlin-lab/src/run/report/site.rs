@@ -191,6 +191,15 @@ impl Shown {
         records.filter(|r| r.outcome.invalid.is_some()).count()
     }
 
+    /// Whether its claims count: those of a smoke run decide nothing, and those that
+    /// isolate causes count with what they explain.
+    pub(super) fn counts(&self) -> bool {
+        !self.is_smoke()
+            && !self
+                .experiment
+                .is_some_and(|experiment| experiment.isolates())
+    }
+
     /// Whether it only shows that the experiment works.
     pub(super) fn is_smoke(&self) -> bool {
         self.run.header.scale == Scale::Smoke

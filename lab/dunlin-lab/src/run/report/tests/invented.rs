@@ -50,6 +50,10 @@ impl Experiment for Invented {
         "no paper, Fig. <0>"
     }
 
+    fn isolates(&self) -> bool {
+        self.name == CAUSE.name
+    }
+
     fn plan(&self, _: Scale) -> Vec<Cell> {
         let factors: [(&str, &[&str]); 2] = [("testbed", &TESTBEDS), ("loss_percent", &LOSS)];
         plan::cells("invented", &SYSTEMS, &factors, 2)

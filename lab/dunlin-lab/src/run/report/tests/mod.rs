@@ -190,7 +190,7 @@ fn a_claim_is_explained_by_another_that_was_measured() {
 
     let _ = store_of(&CAUSE, &runs.join("cause-short"), Scale::Short, 0);
     let (book, index, json) = said();
-    let summary = "hold: 1 \u{b7} explained (a claim that isolates the cause holds): 1 \u{b7} do not hold: 1 ";
+    let summary = "explained (a claim that isolates the cause holds): 1 \u{b7} do not hold: 1 ";
     assert!(book.contains(summary) && index.contains(summary), "{book}");
     assert!(book.contains("| no, explained |"), "{book}");
     assert!(
