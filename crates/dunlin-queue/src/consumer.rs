@@ -2,6 +2,7 @@
 //! what is not settled. It holds messages or, when memory is short, only their
 //! place in the store; it never encodes.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -120,6 +121,8 @@ struct Unsettled {
     qos: QoS,
     sent: bool,
     key_stored: bool,
+    /// Its key is in [`Held`].
+    held: bool,
     /// When it was taken first, among all of its queue.
     turn: u64,
     stream: StreamId,
@@ -162,6 +165,24 @@ impl Unsettled {
     }
 }
 
+/// Keys that an earlier process has recorded, of messages that it has perhaps not sent: one
+/// before them whose key the store refused was to leave first. It is in the queue again.
+#[derive(Debug)]
+struct Held<K> {
+    /// In their order. Bounded by what was in flight.
+    keys: VecDeque<K>,
+}
+
+/// What leaves next of what is held and of the queue.
+enum Turn<K> {
+    /// The message under this key.
+    Held(K),
+    /// The first of the queue.
+    Queue,
+    /// Nothing now.
+    Nothing,
+}
+
 /// A receiver of deliveries, with keys of the protocol's choice.
 ///
 /// Call [`Consumer::poll`] until it has nothing, after a delivery was queued,
@@ -178,6 +199,8 @@ pub struct Consumer<K> {
     /// Keys that the store is being asked to record, in order, and whether it
     /// has.
     acquired: VecDeque<(K, bool)>,
+    /// What was restored and is sent behind what the store had before it.
+    held: Option<Box<Held<K>>>,
     /// Of the messages in `unsettled`.
     bytes: usize,
     /// Keys of all durable deliveries are recorded.
@@ -192,6 +215,7 @@ impl<K> Default for Consumer<K> {
             unsettled: Window::default(),
             due: VecDeque::new(),
             acquired: VecDeque::new(),
+            held: None,
             bytes: 0,
             records: false,
             keeps: false,
@@ -250,7 +274,7 @@ impl<K: Key> Consumer<K> {
     /// Whether something must be sent (again) before anything new is taken.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        !self.due.is_empty()
+        !self.due.is_empty() || self.held.is_some()
     }
 
     /// Whether it has all that is to be sent again, and settles some of it later.
@@ -295,7 +319,20 @@ impl<K: Key> Consumer<K> {
             return Some(next);
         }
         // A message that is due is being loaded; nothing may overtake it.
-        if self.is_behind() || credit == 0 {
+        if !self.due.is_empty() {
+            return None;
+        }
+        if self.held.is_some() {
+            match self.take_turn(queue, credit) {
+                Turn::Held(key) => {
+                    self.due.push_front(key);
+                    return self.poll_due(queue);
+                }
+                Turn::Queue => {}
+                Turn::Nothing => return None,
+            }
+        }
+        if credit == 0 {
             return None;
         }
         if queue.is_front_expired(now) {
@@ -323,6 +360,7 @@ impl<K: Key> Consumer<K> {
             qos: delivery.qos,
             sent: !record,
             key_stored: record,
+            held: false,
             turn,
             stream: delivery.stream,
             delivery: Some(delivery),
@@ -340,6 +378,45 @@ impl<K: Key> Consumer<K> {
                 Some(Next::Send(transfer))
             }
         }
+    }
+
+    /// Whether what is held leaves next, or what the store had in the queue before it: that
+    /// was perhaps to leave first.
+    fn take_turn(&mut self, queue: &mut Queue, credit: usize) -> Turn<K> {
+        let Some(held) = &mut self.held else {
+            return Turn::Queue;
+        };
+        while let Some(&key) = held.keys.front() {
+            let open = self.unsettled.len();
+            let entry = self.unsettled.get_mut(key);
+            if let Some(entry) = entry.filter(|entry| entry.held) {
+                if !self.acquired.is_empty() {
+                    return Turn::Nothing;
+                }
+                let of = |delivery: &Delivery| Some((delivery.level, delivery.seq?));
+                let first = queue.front().and_then(of);
+                let own = entry.delivery.as_ref().and_then(of);
+                let waits = matches!((first, own), (Some((level, first)), Some((own_level, own)))
+                    if level == own_level && first < own);
+                if waits && credit > 0 {
+                    return Turn::Queue;
+                }
+                // What is with the receiver gives credit back.
+                if waits && open > held.keys.len() {
+                    return Turn::Nothing;
+                }
+                // Sent again after another connection, it stays behind them.
+                (entry.held, entry.turn) = (false, queue.next_turn());
+                held.keys.pop_front();
+                if held.keys.is_empty() {
+                    self.held = None;
+                }
+                return Turn::Held(key);
+            }
+            held.keys.pop_front();
+        }
+        self.held = None;
+        Turn::Queue
     }
 
     fn poll_due(&mut self, queue: &mut Queue) -> Option<Next<K>> {
@@ -385,6 +462,7 @@ impl<K: Key> Consumer<K> {
             qos,
             sent: true,
             key_stored: false,
+            held: false,
             turn: queue.next_turn(),
             stream,
             delivery: None,
@@ -482,7 +560,7 @@ impl<K: Key> Consumer<K> {
         if in_one_step {
             return Receipt::Unknown;
         }
-        entry.state = state;
+        (entry.state, entry.held) = (state, false);
         self.bytes = self.bytes.saturating_sub(entry.cost());
         entry.delivery = None;
         match (state, seq) {
@@ -529,7 +607,10 @@ impl<K: Key> Consumer<K> {
     /// its order [MQTT-4.4.0-1], and goes to the control stream.
     pub fn handle_resumed(&mut self, queue: &mut Queue) {
         let open = self.unsettled.iter();
-        let due = open.filter(|(_, entry)| matches!(entry.state, State::Sent | State::Settling));
+        let due = open.filter(|(_, entry)| {
+            let again = matches!(entry.state, State::Sent | State::Settling);
+            again && !entry.held
+        });
         let mut keys: Vec<_> = due.map(|(key, entry)| (entry.turn, key)).collect();
         keys.sort_unstable_by_key(|(turn, _)| *turn);
         self.due = keys.into_iter().map(|(_, key)| key).collect();
@@ -566,12 +647,28 @@ impl<K: Key> Consumer<K> {
             qos: delivery.as_ref().map_or(QoS::ExactlyOnce, |d| d.qos),
             sent: true,
             key_stored: true,
+            held: false,
             turn: queue.next_turn(),
             stream: StreamId::CONTROL,
             delivery,
         };
         self.bytes += entry.cost();
         self.unsettled.insert(key, entry);
+    }
+
+    /// As [`Consumer::restore`], for a message whose key was recorded, in the order of their
+    /// places in the store. The receiver has perhaps not been sent it: it is due behind all
+    /// that its queue has from before it, for which there is credit.
+    pub fn restore_recorded(&mut self, queue: &mut Queue, key: K, delivery: Delivery) {
+        self.restore(queue, key, Some(delivery));
+        if let Some(entry) = self.unsettled.get_mut(key) {
+            entry.held = true;
+        }
+        let none = || {
+            let keys = VecDeque::new();
+            Box::new(Held { keys })
+        };
+        self.held.get_or_insert_with(none).keys.push_back(key);
     }
 
     /// Sequence numbers to load, at most `max` and for about `bytes_max`, but
@@ -584,7 +681,11 @@ impl<K: Key> Consumer<K> {
         max: usize,
         bytes_max: usize,
     ) -> (Vec<u64>, usize) {
-        let due = self.due.iter().filter_map(|key| self.delivery(*key));
+        // What is held follows what is due, unless the queue comes first.
+        let held = self.held.iter().filter(|_| !self.due.is_empty());
+        let held = held.flat_map(|held| &held.keys);
+        let due = self.due.iter().chain(held);
+        let due = due.filter_map(|key| self.delivery(*key));
         let due = first_stored(due.filter(|d| d.is_stored()), max, bytes_max);
         match due.0.is_empty() {
             true => queue.stored_at_front(max, bytes_max),

@@ -241,9 +241,15 @@ impl Outbound {
         self.consumer.handle_loaded(&mut self.queue, loaded);
     }
 
-    /// Restores a message in flight from the store.
+    /// Restores a message in flight from the store, in the order of their places there. A
+    /// message is sent again behind those that the store had before it and that wait: see
+    /// [`Outbound::handle_stored`].
     pub fn restore_inflight(&mut self, packet_id: NonZeroU16, delivery: Option<Delivery>) {
-        self.consumer.restore(&mut self.queue, packet_id, delivery);
+        let (consumer, queue) = (&mut self.consumer, &mut self.queue);
+        match delivery {
+            Some(delivery) => consumer.restore_recorded(queue, packet_id, delivery),
+            None => consumer.restore(queue, packet_id, None),
+        }
     }
 
     /// Takes deliveries that came through a shared subscription and that the

@@ -284,6 +284,105 @@ fn what_is_restored_is_sent_again_and_loaded_first() {
     assert_eq!(to.sent(9), Some((1, false)));
 }
 
+/// A receiver after a restart: the key 9 is recorded for the message 5, and these wait.
+fn recorded(waiting: &[u64]) -> Receiver {
+    let mut to = Receiver::default();
+    let (queue, recorded) = (&mut to.queue, delivery(TWICE, Some(5)));
+    to.consumer.restore_recorded(queue, 9, recorded);
+    for seq in waiting {
+        to.push(TWICE, Some(*seq));
+    }
+    to.consumer.handle_resumed(&mut to.queue);
+    to
+}
+
+/// Asks for the next message of the queue, and has it recorded.
+fn record(to: &mut Receiver, credit: usize, expected: u64) -> u32 {
+    let Some(Next::Store { key, seq }) = to.poll(credit) else {
+        panic!("{expected} is recorded");
+    };
+    assert_eq!(seq, expected);
+    assert!(to.poll(credit).is_none(), "nothing overtakes it");
+    to.consumer.handle_stored(key);
+    key
+}
+
+fn complete(to: &mut Receiver, key: u32) {
+    let received = to.consumer.handle_received(key);
+    assert!(matches!(received, Receipt::Store { .. }));
+    to.consumer.handle_receipt_stored(key);
+    assert!(matches!(to.poll(0), Some(Next::Settle { key: it, .. }) if it == key));
+    let completed = to.consumer.complete(&mut to.queue, key);
+    assert!(matches!(completed, Settled::Done { .. }));
+}
+
+#[test]
+fn what_was_recorded_is_sent_behind_what_was_stored_before_it() {
+    let mut to = recorded(&[4, 6]);
+    assert!(to.consumer.is_behind());
+    let first = record(&mut to, 9, 4);
+    assert_eq!(to.sent(9), Some((first, false)));
+    assert_eq!(to.sent(9), Some((9, true)));
+    assert!(!to.consumer.is_behind());
+    let last = record(&mut to, 9, 6);
+    // After another connection they are in this order again.
+    to.consumer.handle_resumed(&mut to.queue);
+    assert_eq!(to.sent(9), Some((first, true)));
+    assert_eq!(to.sent(9), Some((9, true)));
+    assert_eq!(to.sent(9), Some((last, false)));
+}
+
+#[test]
+fn what_was_recorded_waits_for_credit_that_others_give_back() {
+    let mut to = recorded(&[3, 4]);
+    let first = record(&mut to, 2, 3);
+    assert_eq!(to.sent(2), Some((first, false)));
+    assert!(to.poll(2).is_none(), "the message 4 leaves before");
+    complete(&mut to, first);
+    let second = record(&mut to, 2, 4);
+    assert_eq!(to.sent(2), Some((second, false)));
+    assert_eq!(to.sent(2), Some((9, true)));
+    // Where it has all the credit itself, nothing else would end that.
+    let mut to = recorded(&[4]);
+    assert_eq!(to.sent(1), Some((9, true)));
+    assert!(to.poll(1).is_none());
+    complete(&mut to, 9);
+    record(&mut to, 1, 4);
+}
+
+#[test]
+fn what_was_recorded_is_loaded_when_its_turn_comes() {
+    let mut to = Receiver::default();
+    for (key, seq) in [(9, 5), (10, 6)] {
+        let mut recorded = delivery(TWICE, Some(seq));
+        recorded.shed();
+        to.consumer.restore_recorded(&mut to.queue, key, recorded);
+    }
+    let mut first = delivery(TWICE, Some(4));
+    first.shed();
+    to.queue.push(first);
+    to.consumer.handle_resumed(&mut to.queue);
+    let load = |to: &mut Receiver, expected: &[u64]| {
+        assert!(matches!(to.poll(9), Some(Next::Load)));
+        let (asked, _) = to.consumer.stored_at_front(&to.queue, 10, usize::MAX);
+        assert_eq!(asked, expected);
+        let loaded = asked.into_iter().map(|seq| (seq, Some(Arc::default())));
+        let loaded: Vec<_> = loaded.collect();
+        to.consumer.handle_loaded(&mut to.queue, &loaded);
+    };
+    load(&mut to, &[4]);
+    let key = record(&mut to, 9, 4);
+    assert_eq!(to.sent(9), Some((key, false)));
+    load(&mut to, &[5, 6]);
+    assert_eq!(to.sent(9), Some((9, true)));
+    // One that its receiver has is not sent any more.
+    assert!(matches!(
+        to.consumer.handle_received(10),
+        Receipt::Store { .. }
+    ));
+    assert!(to.poll(9).is_none() && !to.consumer.is_behind());
+}
+
 #[test]
 fn a_restored_message_that_is_gone_ends_its_delivery() {
     let mut to = Receiver::default();

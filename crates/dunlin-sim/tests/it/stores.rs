@@ -406,6 +406,21 @@ fn homes_die_and_disks_are_full() {
     play_all(0..60, chaos);
 }
 
+/// The disk takes the identifier of a QoS 2 message and refuses that of one before it, then
+/// the home dies: after that, the later one may not be sent first.
+#[test]
+fn a_home_dies_whose_disk_took_a_later_identifier() {
+    let chaos = Chaos {
+        crashes: true,
+        cuts: true,
+        full_disk: true,
+        ..Chaos::default()
+    };
+    for seed in [111, 179, 182, 300, 314] {
+        play(SHAPES[(seed / 2 % 3) as usize], seed, chaos);
+    }
+}
+
 #[test]
 fn what_is_posted_has_a_limit() {
     let chaos = Chaos {
