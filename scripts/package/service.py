@@ -1,4 +1,8 @@
-"""Boots a root in a container, and runs in it what a page of the book says. See service.sh."""
+"""Boots a root in a container, runs in it what a page of the book says, and upgrades there
+from one package to the next. See service.sh.
+
+    python3 -B scripts/package/service.py ROOT PAGE PACKAGE NEXT...      (packages: paths in the root)
+"""
 
 import subprocess
 import sys
@@ -9,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book"))
 
 import blocks  # noqa: E402
 import run as book  # noqa: E402
+import upgrades  # noqa: E402
 
 # Longest until systemd has started all that is to start.
 BOOT_SECONDS_MAX = 120
@@ -23,7 +28,7 @@ ENVIRONMENT = {
 
 
 def main() -> int:
-    root, page = Path(sys.argv[1]), Path(sys.argv[2])
+    root, page, packages = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     found = blocks.of_page(page)
     machine = Machine(root)
     try:
@@ -37,9 +42,15 @@ def main() -> int:
                 print(f"package/service.sh: {page.name}:{block.line}: {failure}")
                 machine.show_log()
                 return 1
+        print(f"package: {len(found)} blocks of {page.name}: ok", flush=True)
+        try:
+            upgrades.walk(machine, packages)
+        except (book.Failure, SystemExit) as failure:
+            print(f"package/service.sh: upgrade: {failure}")
+            machine.show_log()
+            return 1
     finally:
         machine.end()
-    print(f"package: {len(found)} blocks of {page.name}: ok")
     return 0
 
 

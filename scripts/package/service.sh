@@ -1,16 +1,21 @@
 #!/bin/sh
 # Boots systemd in a clean root, and does there with the Debian package what the book's
 # page "With the Debian package" says, as it stands there: install, certificate, users,
-# Unix sockets, backup, restore, monitoring, from mosquitto, upgrade, remove.
+# Unix sockets, backup, restore, monitoring, from mosquitto, upgrade, remove. Then it upgrades
+# twice with clients, to higher versions, the second with another configuration of its own:
+# upgrades.py.
 #
 #   scripts/package/service.sh [PACKAGE]      (SUITE=trixie: of another Debian than this one)
+#
+# OLDER is the package of a former version to begin the upgrades with; without it PACKAGE is,
+# and what it is upgraded to is the same program.
 #
 # Needs root, mmdebstrap and systemd-nspawn, which it installs. The root has a network of
 # its own, without a way out. Skips itself, in one line, where systemd cannot be booted.
 set -eu
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
-package=${1:-$(ls -t "$target"/debian/dunlin_*.deb 2>/dev/null | head -1)}
+package=${1:-$(ls -t "$target"/debian/dunlin_*_"$(dpkg --print-architecture)".deb 2>/dev/null | head -1)}
 if [ ! -f "$package" ]; then
     echo "package/service.sh: there is no package; make one with: make deb" >&2
     exit 1
@@ -32,4 +37,13 @@ mmdebstrap --quiet --variant=apt \
     --customize-hook='chroot "$1" systemctl --quiet disable mosquitto prometheus prometheus-node-exporter 2>/dev/null || true' \
     "$suite" "$root"
 cp "$package" "$root/root/"
-python3 -B scripts/package/service.py "$root" docs/book/src/operate-service.md
+mkdir "$root/root/upgrades"
+cp "${OLDER:-$package}" "$root/root/upgrades/0.deb"
+if [ -n "${OLDER:-}" ]; then
+    cp "$package" "$root/root/upgrades/1.deb"
+else
+    scripts/package/newer.sh "$package" 1 "$root/root/upgrades/1.deb"
+fi
+scripts/package/newer.sh "$package" 2 "$root/root/upgrades/2.deb" '# a line of the new version'
+python3 -B scripts/package/service.py "$root" docs/book/src/operate-service.md \
+    /root/upgrades/0.deb /root/upgrades/1.deb /root/upgrades/2.deb

@@ -28,6 +28,8 @@ PAYLOADS = ["one", "two", "three"]
 class Broker:
     """A broker in a folder, on a port that the system chose."""
 
+    config = "dunlin.toml"
+
     def __init__(self, dunlin: str, folder: Path) -> None:
         self.dunlin, self.folder = dunlin, folder
         (folder / "dunlin.toml").write_text(CONFIG)
@@ -65,7 +67,7 @@ class Broker:
         return self.run(command, "-h", "127.0.0.1", "-p", self.port, *arguments, given=given)
 
     def ctl(self, *arguments: str) -> list[dict]:
-        text = self.run("ctl", "-c", "dunlin.toml", "--json", *arguments)
+        text = self.run("ctl", "-c", self.config, "--json", *arguments)
         return [json.loads(line) for line in text.splitlines()]
 
 
@@ -83,7 +85,7 @@ def fill(broker: Broker) -> None:
     broker.mqtt("pub", "-t", "jobs/1", "-q", "1", "-l", given="\n".join(PAYLOADS) + "\n")
     url = f"amqp://127.0.0.1:{broker.port}"
     broker.run("send", "--url", url, "-t", "/queues/orders", "--durable", "-m", "order 7")
-    broker.run("ctl", "-c", "dunlin.toml", "ban", "--client", "thief", "--why", "was a thief")
+    broker.run("ctl", "-c", broker.config, "ban", "--client", "thief", "--why", "was a thief")
 
 
 def look(broker: Broker) -> None:
