@@ -10,7 +10,7 @@ ARGS ?=
 
 .PHONY: help run test test-product test-mini test-lab check interop bench bench-acl bench-operate bench-sink doc clean setup \
 	attack innocent soak cluster cluster-test supply-chain reproducible lab-quic lab-quick lab-book firmware firmware-run \
-	mcu-interop mcu-report deb deb-test container \
+	mcu-interop mcu-report deb deb-test arm64 arm64-test container \
 	container-test helm-test page-test publish-check sink-test small
 
 help: ## list the commands
@@ -179,15 +179,22 @@ lab-book: ## the book's page of results, from the runs in target/lab/runs
 	$(CARGO) build --release --package dunlin --package dunlin-lab --package dunlin-tiny
 	"$(TARGET)/release/dunlin-lab" report --runs "$(TARGET)/lab/runs" --book docs/book/src
 
-deb: ## a Debian package with a service, in target/debian/
-	scripts/package/deb.sh
+deb: ## a Debian package with a service, in target/debian/ (ARCH=arm64: for that machine)
+	scripts/package/deb.sh $(ARCH)
 
-deb-test: ## install the package in a clean root and in a booted one, use it, remove it (root)
+deb-test: ## install the package in a clean root and in a booted one, use, upgrade, remove it (root)
 	scripts/package/test.sh
 	scripts/package/service.sh
 
 small: ## the broker alone, as small as it gets; fails over 8 MiB
 	scripts/package/small.sh
+
+arm64: ## the broker alone, then the whole program, for arm64 (fetches Rust's library for it)
+	scripts/package/arm64.sh $(ARGS)
+
+arm64-test: ## run both under QEMU with this machine's clients
+	$(CARGO) build --release --package dunlin
+	scripts/package/arm64-test.sh
 
 container: ## a container image of a static binary, in target/container/ (no daemon, no root)
 	scripts/package/container.sh
@@ -201,7 +208,7 @@ helm-test: ## lint the Helm chart, and check what it renders, with helm that is 
 	DUNLIN="$(TARGET)/debug/dunlin" scripts/package/helm.sh
 
 publish-check: ## package every crate, compile each from its package, and all but upload it
-	$(CARGO) publish --workspace --dry-run $(ARGS)
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) publish --workspace --dry-run $(ARGS)
 
 firmware: ## the image for a microcontroller (fetches a compiler for it), and its size
 	scripts/mcu/size.sh

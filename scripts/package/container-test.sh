@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Unpacks a container image and does in it what a container engine does: runs the broker
 # as the image's user, in a root that has only the image, in a
-# network of its own; asks its health check; publishes, restarts, receives.
+# network of its own; asks its health check; publishes, restarts, receives; finds hosts by
+# /etc/hosts and by DNS.
 #
 #   scripts/package/container-test.sh [ARCHIVE]
 #
@@ -24,8 +25,10 @@ fi
 readonly MB_MAX=30
 work=$(mktemp -d)
 broker=
+names=
 end() {
     [ -z "$broker" ] || kill "$broker" 2>/dev/null || true
+    [ -z "$names" ] || kill "$names" 2>/dev/null || true
     umount "$work/root/proc" 2>/dev/null || true
     rm -rf "$work"
 }
@@ -101,5 +104,19 @@ stop
 echo '== run it again on the same volume'
 start
 [ "$(inside $dunlin sub -t demo/kept -C 1 -W 30)" = first ] || fail 'the retained message is gone'
+
+echo '== names by DNS'
+echo 'nameserver 127.0.0.1' >"$work/root/etc/resolv.conf"
+python3 -B scripts/package/names.py plant.example 127.0.0.1 >"$work/names" &
+names=$!
+for _ in $(seq 100); do
+    [ ! -s "$work/names" ] || break
+    sleep 0.1
+done
+[ "$(inside $dunlin sub --url mqtt://plant.example -t demo/kept -C 1 -W 30)" = first ] ||
+    fail 'a host that DNS knows is not found'
+said=$(inside $dunlin sub --url mqtt://nowhere.example -t demo/kept -C 1 -W 30 2>&1) &&
+    fail 'a host that nobody knows is found'
+case $said in *nowhere.example*) ;; *) fail "a host that nobody knows: $said" ;; esac
 stop
 echo 'container: ok'

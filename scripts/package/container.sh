@@ -4,28 +4,45 @@
 #
 #   scripts/package/container.sh [PROGRAM]
 #
-# PROGRAM is a static binary; without it one is built with the profile `small`, for which
-# rustup's target for musl and musl-gcc must be there (the script says so).
+# PROGRAM is a static binary. Without it one is built with the profile `small`: with musl,
+# where rustup's target for it and musl-gcc are there; else with the machine's own glibc, whose
+# archives (libc6-dev) are in it then. The script says which.
 set -eu
 cd "$(dirname "$0")/../.."
 cargo=${CARGO:-cargo}
 target=${CARGO_TARGET_DIR:-$PWD/target}
 machine=$(uname -m)
-triple=$machine-unknown-linux-musl
 program=${1:-}
-if [ -z "$program" ]; then
-    command -v musl-gcc >/dev/null || {
-        echo "container.sh: musl-gcc is missing: apt-get install musl-tools" >&2
-        exit 1
-    }
-    libraries=$(rustc --print target-libdir --target "$triple")
-    if [ ! -d "$libraries" ]; then
-        echo "container.sh: Rust's library for $triple is missing: rustup target add $triple" >&2
-        exit 1
-    fi
-    env "CC_$(echo "$triple" | tr - _)=musl-gcc" "$cargo" build --locked --profile small \
-        --package dunlin --bin dunlin --target "$triple"
+fail() {
+    echo "container.sh: $1" >&2
+    exit 1
+}
+# build TRIPLE NAME=VALUE...
+build() {
+    triple=$1
+    shift
+    env "$@" "$cargo" build --locked --profile small --package dunlin --bin dunlin --target "$triple"
     program=$target/$triple/small/dunlin
+}
+if [ -z "$program" ]; then
+    musl=$machine-unknown-linux-musl
+    gnu=$machine-unknown-linux-gnu
+    if ! command -v musl-gcc >/dev/null; then
+        missing='musl-gcc is missing (apt-get install musl-tools)'
+    elif [ ! -d "$(rustc --print target-libdir --target "$musl")" ]; then
+        missing="Rust's library for $musl is missing (rustup target add $musl)"
+    else
+        missing=
+    fi
+    if [ -z "$missing" ]; then
+        build "$musl" "CC_$(echo "$musl" | tr - _)=musl-gcc"
+    else
+        echo "container.sh: $missing: the binary is linked with glibc instead, statically"
+        # Otherwise these flags would take the place of the one below.
+        [ -z "${RUSTFLAGS:-}${CARGO_ENCODED_RUSTFLAGS:-}" ] || fail 'RUSTFLAGS must not be set for that'
+        [ -f "$(cc -print-file-name=libc.a)" ] || fail 'libc.a is missing: apt-get install libc6-dev'
+        build "$gnu" "CARGO_TARGET_$(echo "$gnu" | tr a-z- A-Z_)_RUSTFLAGS=-C target-feature=+crt-static"
+    fi
 fi
 case $machine in
 x86_64) architecture=amd64 ;;

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import json
+import struct
 import sys
 import tarfile
 from pathlib import Path
@@ -21,6 +22,10 @@ PORTS = ["14567/udp", "1883/tcp", "8883/tcp", "8083/tcp", "8084/tcp"]
 PORTS += ["5671/udp", "5672/tcp", "5671/tcp", "9464/tcp"]
 SECOND = 1_000_000_000
 PROGRAM = "/usr/bin/dunlin"
+# For glibc, which has other defaults in some versions: hosts of /etc/hosts, then of DNS.
+NAME_SERVICES = b"passwd: files\ngroup: files\nhosts: files dns\n"
+# A header of an ELF file that names the loader of shared libraries.
+PT_INTERP = 3
 
 
 class Tar:
@@ -46,6 +51,16 @@ class Tar:
         return self.bytes.getvalue()
 
 
+def is_static(program: bytes) -> bool:
+    """Whether a program of 64 bits, little endian, asks for no loader."""
+    if program[:6] != b"\x7fELF\x02\x01":
+        return False
+    (start,) = struct.unpack_from("<Q", program, 32)
+    size, count = struct.unpack_from("<HH", program, 54)
+    kinds = [struct.unpack_from("<I", program, start + at * size)[0] for at in range(count)]
+    return PT_INTERP not in kinds
+
+
 def layer(program: bytes) -> bytes:
     tar = Tar()
     for folder in ("etc", "etc/dunlin", "etc/ssl", "etc/ssl/certs", "usr", "usr/bin", "var", "var/lib"):
@@ -57,6 +72,7 @@ def layer(program: bytes) -> bytes:
     tar.add("etc/dunlin/dunlin.toml", configuration.read_bytes(), 0o644)
     tar.add("etc/passwd", f"dunlin:x:{USER}:{USER}::/var/lib/dunlin:{PROGRAM}\n".encode(), 0o644)
     tar.add("etc/group", f"dunlin:x:{USER}:\n".encode(), 0o644)
+    tar.add("etc/nsswitch.conf", NAME_SERVICES, 0o644)
     if AUTHORITIES.exists():
         tar.add("etc/ssl/certs/ca-certificates.crt", AUTHORITIES.read_bytes(), 0o644)
     return tar.done()
@@ -112,7 +128,11 @@ class Archive:
 
 def main() -> int:
     program, architecture, version, out = sys.argv[1:]
-    files = layer(Path(program).read_bytes())
+    binary = Path(program).read_bytes()
+    if not is_static(binary):
+        print(f"image.py: {program} is not a static program of 64 bits", file=sys.stderr)
+        return 1
+    files = layer(binary)
     archive = Archive()
     kind = "application/vnd.oci.image"
     packed = archive.blob(f"{kind}.layer.v1.tar+gzip", gzip.compress(files, 9, mtime=0))

@@ -11,7 +11,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
-package=${1:-$(ls -t "$target"/debian/dunlin_*.deb 2>/dev/null | head -1)}
+package=${1:-$(ls -t "$target"/debian/dunlin_*_"$(dpkg --print-architecture)".deb 2>/dev/null | head -1)}
 if [ ! -f "$package" ]; then
     echo "package/test.sh: there is no package; make one with: make deb" >&2
     exit 1
