@@ -41,7 +41,9 @@ if [ -z "$program" ]; then
         # Otherwise these flags would take the place of the one below.
         [ -z "${RUSTFLAGS:-}${CARGO_ENCODED_RUSTFLAGS:-}" ] || fail 'RUSTFLAGS must not be set for that'
         [ -f "$(cc -print-file-name=libc.a)" ] || fail 'libc.a is missing: apt-get install libc6-dev'
-        build "$gnu" "CARGO_TARGET_$(echo "$gnu" | tr a-z- A-Z_)_RUSTFLAGS=-C target-feature=+crt-static"
+        # Random numbers come from the system call: the crate looks for a function of shared
+        # libraries otherwise, finds none, and opens /dev/random.
+        build "$gnu" "CARGO_TARGET_$(echo "$gnu" | tr a-z- A-Z_)_RUSTFLAGS=-C target-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\""
     fi
 fi
 case $machine in

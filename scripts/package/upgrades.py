@@ -68,9 +68,9 @@ def walk(machine: "Machine", packages: list[str]) -> None:
     service.shell(f"cat >>{service.config}", CHANGE)
     service.shell("systemctl restart dunlin")
     state.fill(service)
-    watch = "dunlin sub -i watcher -c -q 1 -t watched/# -F '%t %p'"
+    watch = "dunlin sub -i watcher -c -q 1 -t watched/#"
     service.shell(f"{watch} -E")
-    service.in_background(watch, "/root/watched")
+    service.in_background(f"{watch} -F '%t %p'", "/root/watched")
     offered = offers(service, first)
     for number, package in enumerate(later):
         upgrade(service, package, f"watched/{number}")
