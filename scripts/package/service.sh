@@ -37,13 +37,13 @@ mmdebstrap --quiet --variant=apt \
     --customize-hook='chroot "$1" systemctl --quiet disable mosquitto prometheus prometheus-node-exporter 2>/dev/null || true' \
     "$suite" "$root"
 cp "$package" "$root/root/"
-mkdir "$root/root/upgrades"
-cp "${OLDER:-$package}" "$root/root/upgrades/0.deb"
+mkdir "$root/srv/upgrades"
+cp "${OLDER:-$package}" "$root/srv/upgrades/0.deb"
 if [ -n "${OLDER:-}" ]; then
-    cp "$package" "$root/root/upgrades/1.deb"
+    cp "$package" "$root/srv/upgrades/1.deb"
 else
-    scripts/package/newer.sh "$package" 1 "$root/root/upgrades/1.deb"
+    scripts/package/newer.sh "$package" 1 "$root/srv/upgrades/1.deb"
 fi
-scripts/package/newer.sh "$package" 2 "$root/root/upgrades/2.deb" '# a line of the new version'
+scripts/package/newer.sh "$package" 2 "$root/srv/upgrades/2.deb" '# a line of the new version'
 python3 -B scripts/package/service.py "$root" docs/book/src/operate-service.md \
-    /root/upgrades/0.deb /root/upgrades/1.deb /root/upgrades/2.deb
+    /srv/upgrades/0.deb /srv/upgrades/1.deb /srv/upgrades/2.deb

@@ -70,7 +70,7 @@ def walk(machine: "Machine", packages: list[str]) -> None:
     state.fill(service)
     watch = "dunlin sub -i watcher -c -q 1 -t watched/#"
     service.shell(f"{watch} -E")
-    service.in_background(f"{watch} -F '%t %p'", "/root/watched")
+    service.in_background(f"{watch} -F '%t %p'", "/srv/watched")
     offered = offers(service, first)
     for number, package in enumerate(later):
         upgrade(service, package, f"watched/{number}")
@@ -92,7 +92,7 @@ def upgrade(service: Service, package: str, topic: str) -> None:
     before, process, kept = service.version(), service.property("MainPID"), service.configuration()
     # At a steady pace, so that some come before, some after, some while no broker is there.
     numbers = f"for it in $(seq {COUNT}); do echo $it; sleep {BETWEEN_SECONDS}; done"
-    service.in_background(f"({numbers}) | dunlin pub -t {topic} -q 1 -l", "/root/published")
+    service.in_background(f"({numbers}) | dunlin pub -t {topic} -q 1 -l", "/srv/published")
     service.shell("sleep 2")
     # Where both the administrator and the new version have changed the file, apt would ask.
     service.shell(f"apt-get -o Dpkg::Options::=--force-confold install -y -qq {package}")
@@ -118,11 +118,11 @@ def until(service: Service, topic: str) -> None:
     wanted = [f"{topic} {it}" for it in range(1, COUNT + 1)]
     deadline = time.monotonic() + COUNT * BETWEEN_SECONDS + SECONDS_MAX
     while True:
-        got = set(service.shell("cat /root/watched").splitlines())
+        got = set(service.shell("cat /srv/watched").splitlines())
         if got.issuperset(wanted):
             return
         if time.monotonic() > deadline:
-            said = service.shell("cat /root/watched.errors /root/published.errors")
+            said = service.shell("cat /srv/watched.errors /srv/published.errors")
             missing = [it for it in wanted if it not in got]
             raise SystemExit(f"the subscriber has not {missing}:\n{said}")
         time.sleep(0.5)
