@@ -56,6 +56,8 @@ final class Cases {
         add("2.2", "a server of another version", SEND, s -> {
             s.expectAMQPHeader();
             s.remoteBytes().withBytes(new byte[] {'A', 'M', 'Q', 'P', 0, 0, 9, 1}).queue();
+            // It may have said that before it read the answer.
+            s.expectOpen().optional();
             s.dropAfterLastHandler();
         }).fails(1, "another protocol than expected");
         add("2.4.1", "open has the container id and the host", SEND + " -i me", s -> {
