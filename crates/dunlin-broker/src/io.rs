@@ -15,7 +15,6 @@ use dunlin_store::{SessionKey, StoreDone, StoreOp};
 use crate::auth::{AuthAnswer, AuthRequest};
 use crate::control::values::{Reply, Request};
 use crate::memory::Part;
-use crate::owners::debts::{Debt, Debtor};
 use crate::owners::figures::Counts;
 use crate::owners::holders::{Holder, Holding};
 use crate::owners::pending::Passed;
@@ -179,13 +178,6 @@ pub enum BusMessage {
     Holders(Vec<(Holder, Holding)>),
     /// What the sender has counted.
     Figures(ShardFigures),
-    /// A client whose connection has ended has sent faster than its quota.
-    Debt {
-        /// Who it is.
-        debtor: Debtor,
-        /// Until when that is paid for.
-        debt: Debt,
-    },
     /// The session under this claim has ended.
     Left {
         /// Of the claim.

@@ -89,7 +89,6 @@ pub use io::{
     Missed, NotTaken, Output, PassedOn, Preparation, QueueCall, ShardFigures,
 };
 pub use memory::{Memory, Part, Totals};
-pub use owners::debts::{Debt, Debtor};
 pub use owners::holders::{Holder, Holding};
 pub use owners::members::Homes;
 pub use owners::posts::Post;

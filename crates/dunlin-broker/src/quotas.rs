@@ -10,7 +10,6 @@ use core::time::Duration;
 use dunlin_base::{Instant, Text};
 
 use crate::access::{Acl, OwnLimits, OwnRules};
-use crate::owners::debts::{DEBT_TIME_MAX, Debt};
 use crate::topics::is_like;
 
 /// Most quotas: each is compared with a client in turn.
@@ -173,13 +172,6 @@ impl Bucket {
         self.paid = from.saturating_add(nanos);
     }
 
-    /// Something is to be paid for until then.
-    fn owe(&mut self, until: Instant) {
-        if self.rate > 0 {
-            self.paid = self.paid.max(nanos_of(until));
-        }
-    }
-
     /// Time until all that came is paid for.
     const fn ahead(&self, now: Instant) -> Duration {
         Duration::from_nanos(self.paid.saturating_sub(nanos_of(now)))
@@ -225,22 +217,6 @@ impl Pace {
     /// Time until all that came is paid for.
     pub(crate) fn ahead(&self, now: Instant) -> Duration {
         self.messages.ahead(now).max(self.bytes.ahead(now))
-    }
-
-    /// What is not paid for, for when the client comes back.
-    pub(crate) fn debt(&self, now: Instant) -> Option<Debt> {
-        let (messages, bytes) = (self.messages.ahead(now), self.bytes.ahead(now));
-        let is_some = !(messages.is_zero() && bytes.is_zero());
-        is_some.then(|| Debt {
-            messages: now + messages.min(DEBT_TIME_MAX),
-            bytes: now + bytes.min(DEBT_TIME_MAX),
-        })
-    }
-
-    /// The client has this to pay for.
-    pub(crate) fn owe(&mut self, debt: Debt) {
-        self.messages.owe(debt.messages);
-        self.bytes.owe(debt.bytes);
     }
 
     /// Bytes came, and the messages in them are noted.

@@ -318,7 +318,6 @@ pub(super) fn handle_closed(own: &mut Owners, c: ConnIdx, cause: &CloseCause) {
 
 /// Takes a connection that has ended out of the tables.
 pub(super) fn forget(own: &mut Owners, c: ConnIdx) {
-    quota::keep_debt(own, c);
     throttle::release_all(own, c);
     if let Some(mut conn) = own.conns.remove(c) {
         own.count_out_conn(conn.weight, conn.charge.take());

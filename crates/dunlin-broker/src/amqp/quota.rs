@@ -13,7 +13,6 @@ use crate::ids::ConnIdx;
 use crate::messages::throttle;
 use crate::owners::Owners;
 use crate::owners::conn::Conn;
-use crate::owners::debts::Debtor;
 use crate::quotas::{Subject, Verdict};
 
 /// Where the pace of a connection is kept.
@@ -34,37 +33,13 @@ fn subject<'a>(own: &'a Owners, conn: &'a AmqpConn) -> Subject<'a> {
     }
 }
 
-/// Whose debt it is what a client has sent too fast.
-fn debtor(conn: &AmqpConn) -> Option<Debtor> {
-    let who = conn.who.as_ref()?;
-    Some(Debtor {
-        user: conn.identity.user.clone(),
-        client_id: who.client_id.clone(),
-    })
-}
-
-/// What a client has sent too fast is to be paid for by its next connection.
-pub(super) fn keep_debt(own: &mut Owners, c: ConnIdx) {
-    let at = place(own, c);
-    let debtor = own.conns.peek_amqp(c).and_then(debtor);
-    let pace = own.conns.peek(at).and_then(|conn| conn.pace.as_ref());
-    let debt = pace.and_then(|pace| pace.debt(own.now));
-    if let (Some(debtor), Some(debt)) = (debtor, debt) {
-        throttle::keep_debt(own, debtor, debt);
-    }
-}
-
-/// The client is known: it has its quota from now on, and what it has to pay for.
+/// The client is known: it has its quota from now on.
 pub(super) fn begin(own: &mut Owners, c: ConnIdx) {
     let Some(conn) = own.conns.amqp(c) else {
         return;
     };
     let quota = own.config.quotas.of(&subject(own, conn));
-    let mut pace = quota.and_then(|quota| quota.pace());
-    let debt = debtor(conn).and_then(|it| own.conns.debts.get(&it, own.now));
-    if let (Some(pace), Some(debt)) = (&mut pace, debt) {
-        pace.owe(debt);
-    }
+    let pace = quota.and_then(|quota| quota.pace());
     let is_carried = conn.carried.is_some();
     let at = place(own, c);
     let has_one = own.conns.get(at).is_some_and(|conn| conn.pace.is_some());
@@ -127,7 +102,6 @@ pub(super) fn check(
         Verdict::Bytes => "bytes faster than its quota",
     };
     own.stats.clients_over_quota += 1;
-    keep_debt(own, c);
     let carrier = own.conns.peek(at).and_then(Conn::carrier);
     let streams = carrier.map(|carrier| carrier.streams.values().copied().collect());
     // Their answers are read.

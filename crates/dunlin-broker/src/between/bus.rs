@@ -39,7 +39,6 @@ pub(crate) fn handle_bus(own: &mut Owners, from: ShardId, message: BusMessage) {
         | BusMessage::Evict { .. }
         | BusMessage::Left { .. }) => front::handle_claims(own, from, message),
         BusMessage::Holders(changes) => own.budget.holders.handle_changes(from, changes),
-        BusMessage::Debt { debtor, debt } => own.conns.debts.keep(debtor, debt, own.now),
         BusMessage::Figures(ShardFigures(counts)) => own.figures.note(from, *counts),
         BusMessage::Command(command) => {
             if own.members.is_edge() {

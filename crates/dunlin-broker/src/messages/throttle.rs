@@ -13,11 +13,9 @@ use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::ids::{ConnIdx, SessionIdx};
-use crate::io::BusMessage;
 use crate::owners::Owners;
 use crate::owners::common::Behind;
 use crate::owners::conn::Conn;
-use crate::owners::debts::{Debt, Debtor};
 use crate::owners::timers::Timer;
 use crate::quotas::{Pace, Verdict};
 
@@ -142,26 +140,11 @@ pub(crate) fn release_unstored(own: &mut Owners) {
     }
 }
 
-/// A connection ends, or is to: what its client has sent too fast is to be paid for by the
-/// next one, on whichever shard that is.
-pub(crate) fn keep_debt(own: &mut Owners, debtor: Debtor, debt: Debt) {
-    for to in own.members.others() {
-        let debtor = debtor.clone();
-        own.outbox.bus(to, BusMessage::Debt { debtor, debt });
-    }
-    own.conns.debts.keep(debtor, debt, own.now);
-}
-
-/// A client has another quota: it begins again with that, and with what it has not paid for.
-pub(crate) fn set_pace(own: &mut Owners, c: ConnIdx, mut pace: Option<Box<Pace>>) {
-    let now = own.now;
+/// A client has another quota: it begins again with that.
+pub(crate) fn set_pace(own: &mut Owners, c: ConnIdx, pace: Option<Box<Pace>>) {
     let Some(conn) = own.conns.get_mut(c) else {
         return;
     };
-    let debt = conn.pace.as_ref().and_then(|before| before.debt(now));
-    if let (Some(pace), Some(debt)) = (&mut pace, debt) {
-        pace.owe(debt);
-    }
     let before = core::mem::replace(&mut conn.pace, pace);
     if before.is_some_and(|pace| pace.held) {
         release(own, c);

@@ -191,8 +191,6 @@ pub(crate) fn connected(own: &mut Owners, c: ConnIdx) {
     acks::send_acks(own, s);
     pump::pump(own, s);
     own.later.push_back(Later::Unpark(c));
-    // One that comes back with a debt is not read until that is paid.
-    pace::check(own, c, 0);
 }
 
 /// What let a client in, for the log.

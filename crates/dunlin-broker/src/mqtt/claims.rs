@@ -21,7 +21,7 @@ use crate::io::BusMessage;
 use crate::mqtt::conn::{Claiming, MqttConn, PendingConnect, Phase};
 use crate::mqtt::fault::Fault;
 use crate::mqtt::waiting::MqttPending;
-use crate::mqtt::{accept, ending, lifetime, pace};
+use crate::mqtt::{accept, ending, lifetime};
 use crate::owners::common::Identity;
 use crate::owners::elsewhere::{Claimant, Elsewhere, Free, Place};
 use crate::owners::pending::{FrontPending, Pending};
@@ -56,9 +56,6 @@ pub(crate) fn accept(
     let will_bytes = will.map_or(0, |will| delivery::will_message(will).cost());
     if let Some(no_room) = own.lacks_room(&client_id, will_bytes, &identity, c) {
         return ending::refuse(own, c, no_room.into());
-    }
-    if let Some(fault) = pace::refusal(own, c, &client_id, &identity) {
-        return ending::refuse(own, c, fault);
     }
     if is_home && own.sessions.elsewhere(&client_id).is_none() {
         return accept::accept(own, c, connect, pending.assigned, identity, 0);

@@ -8,7 +8,7 @@ use dunlin_mqtt::server::session::{Due, Will};
 use crate::access::Action;
 use crate::ids::{ConnIdx, SessionIdx};
 use crate::messages::source::Source;
-use crate::messages::{publish, settle, throttle};
+use crate::messages::{publish, settle};
 use crate::mqtt::records as own_records;
 use crate::owners::Owners;
 use crate::owners::elsewhere::Free;
@@ -28,23 +28,15 @@ pub(crate) fn detach(own: &mut Owners, c: ConnIdx, with_will: bool) {
         return;
     };
     let durable = conn.link.terms.durable_streams;
-    let debt = conn.pace.as_ref().and_then(|pace| pace.debt(now));
     let Some(session) = own.sessions.mqtt_mut(s) else {
         return;
     };
     session.conn = None;
-    if let Some(debt) = debt {
-        let debtor = session.debtor();
-        throttle::keep_debt(own, debtor, debt);
-    }
     // After a restart the store says that it was connected: that is when
     // its will is due and its expiry begins.
     if shutting_down {
         return;
     }
-    let Some(session) = own.sessions.mqtt_mut(s) else {
-        return;
-    };
     session.mqtt.lifetime.handle_lost(now, with_will);
     if session.is_persistent() {
         let ended = session.mqtt.handle_streams_lost(durable, now);

@@ -13,7 +13,6 @@ use dunlin_store::SessionKey;
 use crate::access::{Access, Action, Actor, Decided, Decision, Grounds, OwnRules};
 use crate::auth::By;
 use crate::ids::{ConnIdx, SessionIdx, SessionRef};
-use crate::owners::debts::Debtor;
 use crate::owners::holders::Charge;
 use crate::owners::timers::Alarm;
 use crate::owners::walks::Walks;
@@ -275,14 +274,6 @@ impl SessionCore {
             listener,
             rules: self.rules.as_deref(),
             acl: access.acl.as_deref(),
-        }
-    }
-
-    /// Whose debt it is what its client has sent too fast.
-    pub(crate) fn debtor(&self) -> Debtor {
-        Debtor {
-            user: self.user.clone(),
-            client_id: self.client_id.clone(),
         }
     }
 

@@ -11,7 +11,6 @@ use slab::Slab;
 
 use crate::ids::ConnIdx;
 use crate::owners::conn::Conn;
-use crate::owners::debts::Debts;
 use crate::owners::missing::Missing;
 
 /// Entries that are no connection of the network with its session here.
@@ -41,8 +40,6 @@ pub(crate) struct Connections {
     /// Streams that were given an id.
     carried: u64,
     apart: Apart,
-    /// Of clients whose connections have ended.
-    pub(crate) debts: Debts,
     missing: Missing,
     #[cfg(test)]
     searches: Cell<u64>,

@@ -13,7 +13,6 @@ pub(crate) mod commits;
 pub(crate) mod common;
 pub(crate) mod conn;
 pub(crate) mod connections;
-pub(crate) mod debts;
 pub(crate) mod delayed;
 pub(crate) mod elsewhere;
 pub(crate) mod end;

@@ -11,8 +11,6 @@ mod control;
 mod counting;
 #[cfg(feature = "amqp")]
 mod dead;
-#[cfg(all(feature = "amqp", feature = "mqtt"))]
-mod debts;
 #[cfg(feature = "amqp")]
 mod delaying;
 #[cfg(feature = "amqp")]

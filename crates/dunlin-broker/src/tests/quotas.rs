@@ -38,7 +38,7 @@ fn limited(messages: u64, bytes: u64) -> World {
 
 /// A sender of this container that sends so many messages, settled; the condition with
 /// which it was closed, if it was.
-pub(super) fn send(
+fn send(
     world: &mut World,
     serial: u64,
     container: &str,

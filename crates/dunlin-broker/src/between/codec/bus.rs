@@ -5,7 +5,6 @@ use dunlin_store::codec::Reader;
 use super::DecodeError;
 use super::wire::{Wire, Writer, growing, variants};
 use crate::io::{BusMessage, ShardFigures};
-use crate::owners::debts::{Debt, Debtor};
 use crate::owners::figures::Counts;
 use crate::owners::holders::{Holder, Holding};
 
@@ -36,8 +35,6 @@ variants! {
         23 = Posts { after, posts },
         24 = Taken { up_to, again },
         25 = Untaken { numbers, topics },
-        // May be skipped.
-        128 = Debt { debtor, debt },
     }
     Holder {
         1 = User(user),
@@ -47,8 +44,6 @@ variants! {
 
 growing! {
     Holding { sessions, bytes }
-    Debtor { user, client_id }
-    Debt { messages, bytes }
     Counts {
         sessions,
         connected,

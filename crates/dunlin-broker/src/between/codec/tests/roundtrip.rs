@@ -31,7 +31,6 @@ fn messages_come_back() {
 }
 
 #[test]
-#[cfg_attr(not(feature = "amqp"), ignore = "filters of links are read by AMQP")]
 fn a_batch_keeps_the_order_of_its_messages() {
     let mut out = Vec::new();
     begin(SENT, &mut out);
