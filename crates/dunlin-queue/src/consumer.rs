@@ -560,7 +560,12 @@ impl<K: Key> Consumer<K> {
         if in_one_step {
             return Receipt::Unknown;
         }
-        (entry.state, entry.held) = (state, false);
+        entry.state = state;
+        if core::mem::take(&mut entry.held)
+            && let Some(held) = &mut self.held
+        {
+            held.keys.retain(|it| *it != key);
+        }
         self.bytes = self.bytes.saturating_sub(entry.cost());
         entry.delivery = None;
         match (state, seq) {

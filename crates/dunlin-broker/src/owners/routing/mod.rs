@@ -229,10 +229,7 @@ impl Routing {
             group.and_then(|(group, filter)| self.subscribers.tree().shared_group(group, filter));
         let members = group.into_iter().flat_map(|group| group.members());
         let members = members.filter(|member| !is_leaving(&self.leaving, member.key));
-        members.filter_map(|member| match member.key {
-            Subscriber::Session(s) => Some(s as usize),
-            Subscriber::Shard(_) => None,
-        })
+        members.filter_map(|member| session(member.key))
     }
 
     /// A session has ended; its subscriptions leave the tree later.
@@ -256,6 +253,12 @@ impl Routing {
         let Some(group) = group else {
             return Vec::new();
         };
+        // The smaller of both is walked: this is asked for each message of a group elsewhere.
+        if group.member_count() < self.leaving.len() {
+            let members = group.members().map(|member| member.key);
+            let leaving = members.filter(|member| is_leaving(&self.leaving, *member));
+            return leaving.filter_map(session).collect();
+        }
         let leaving = self.leaving.iter();
         let members = leaving.filter(|s| group.get(Subscriber::Session(**s)).is_some());
         members.map(|s| *s as usize).collect()
@@ -479,6 +482,14 @@ impl Routing {
 #[inline]
 fn is_leaving(leaving: &BTreeSet<u32>, key: Subscriber) -> bool {
     !leaving.is_empty() && matches!(key, Subscriber::Session(s) if leaving.contains(&s))
+}
+
+/// The session of this shard that it is.
+fn session(key: Subscriber) -> Option<SessionIdx> {
+    match key {
+        Subscriber::Session(s) => Some(s as usize),
+        Subscriber::Shard(_) => None,
+    }
 }
 
 /// Those of this shard.
